@@ -1,0 +1,421 @@
+"""Typed configuration: one YAML file, one frozen dataclass per section, defaults in code.
+
+Every mistake in the file is reported at once, with its line, what is allowed and a suggestion.
+``reference_markdown`` prints every key with its default and meaning; docs/configuration.md is that
+text, and a test compares them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import yaml
+
+from appliance.errors import ApplianceError, ConfigError
+from appliance.units import GIB, MIB
+
+CONFIG_NAME = "appliance.yaml"
+
+
+def _key(
+    default: Any,  # noqa: ANN401 - a field default may be of any key type
+    doc: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    secret: bool = False,
+) -> Any:  # noqa: ANN401 - dataclasses.field is typed as its default
+    meta = {"doc": doc, "low": low, "high": high, "secret": secret}
+    return field(default=default, metadata=meta)
+
+
+@dataclass(frozen=True)
+class ModelsConfig:
+    """Which models answer and embed."""
+
+    generation: str = _key(
+        "qwen2.5-coder-0.5b-instruct", "Catalogue name or path of the GGUF that answers."
+    )
+    embedding: str = _key(
+        "multilingual-e5-small", "Catalogue name or path of the GGUF that embeds passages."
+    )
+    directory: str | None = _key(
+        None,
+        "Where model files are kept; null means $APPLIANCE_MODELS, else ~/.cache/appliance/models.",
+    )
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """How the models are run."""
+
+    device: Literal["auto", "cpu", "cann"] = _key(
+        "auto", "auto uses the NPU when the plugin finds one and says in status why it did not."
+    )
+    plugin: str | None = _key(
+        None, "Path of libggml-cann310b.so; null means the one installed beside the package."
+    )
+    n_ctx: int = _key(8192, "Context of one answer, in tokens.", low=512, high=131072)
+    n_slots: int = _key(2, "Answers generated at the same time.", low=1, high=64)
+    n_threads: int = _key(0, "CPU threads; 0 means one per core.", low=0, high=256)
+    n_batch: int = _key(512, "Most tokens read in one engine step.", low=32, high=4096)
+    max_queue: int = _key(32, "Questions that may wait; more are refused with a hint.", low=1)
+
+
+@dataclass(frozen=True)
+class InboxConfig:
+    """The folder that documents are dropped into."""
+
+    directory: str | None = _key(None, "The inbox folder; null means DATA/inbox.")
+    settle_s: float = _key(
+        1.0, "A file is read after its size and time stood still this long.", low=0.0, high=600.0
+    )
+    rescan_s: float = _key(
+        30.0, "Seconds between full comparisons of folder and store.", low=1.0, high=86400.0
+    )
+
+
+@dataclass(frozen=True)
+class IngestConfig:
+    """Limits for one document, so that a hostile or broken file costs only itself."""
+
+    max_file_bytes: int = _key(200 * MIB, "Largest file that is read.", low=1)
+    max_seconds: float = _key(300.0, "Longest time one file may take to parse.", low=1.0)
+    max_memory_bytes: int = _key(GIB, "Most memory the parsing child may use.", low=64 * MIB)
+    max_pages: int = _key(5000, "Most pages in one document.", low=1)
+    max_inflated_bytes: int = _key(
+        512 * MIB, "Most bytes an archive-like file may unpack to.", low=MIB
+    )
+    chunk_tokens: int = _key(
+        256, "Aimed size of a passage in tokens of the embedder.", low=32, high=480
+    )
+
+
+@dataclass(frozen=True)
+class AssistantConfig:
+    """How questions are answered."""
+
+    language: Literal["auto", "zh", "en"] = _key(
+        "auto", "Language of answers; auto follows the question."
+    )
+    mode: Literal["strict", "open"] = _key(
+        "strict", "strict answers only from documents; open may use the model's own knowledge."
+    )
+    evidence_tokens: int = _key(
+        800, "Most tokens of passages put into one prompt.", low=100, high=8192
+    )
+    max_answer_tokens: int = _key(512, "Longest answer, in tokens.", low=16, high=8192)
+    temperature: float = _key(0.1, "Sampling temperature; 0 always takes the best.", low=0, high=2)
+    keep_history: bool = _key(
+        default=True,
+        doc="Keep conversations in the store; false keeps none beyond the open connection.",
+    )
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """How passages are found."""
+
+    rrf_k: int = _key(10, "Constant of reciprocal rank fusion.", low=1, high=1000)
+    keyword_weight: float = _key(1.0, "Weight of the keyword arm.", low=0.0, high=10.0)
+    dense_weight: float = _key(1.0, "Weight of the vector arm.", low=0.0, high=10.0)
+
+
+@dataclass(frozen=True)
+class HttpConfig:
+    """The HTTP front end."""
+
+    host: str = _key("127.0.0.1", "Address to listen on; any other than loopback needs a key.")
+    port: int = _key(8080, "Port; 0 picks a free one.", low=0, high=65535)
+    api_key_file: str | None = _key(None, "File with the key that API clients must send.")
+    max_upload_bytes: int = _key(200 * MIB, "Largest upload.", low=1)
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """Logging."""
+
+    level: Literal["debug", "info", "warning", "error"] = _key("info", "Least level written.")
+    language: Literal["auto", "zh", "en"] = _key(
+        "auto", "Language of messages to the owner; auto follows the locale."
+    )
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything the daemon is told; ``data`` is the folder it lives in."""
+
+    data: Path
+    models: ModelsConfig = field(default_factory=ModelsConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    inbox: InboxConfig = field(default_factory=InboxConfig)
+    ingest: IngestConfig = field(default_factory=IngestConfig)
+    assistant: AssistantConfig = field(default_factory=AssistantConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+    http: HttpConfig = field(default_factory=HttpConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+
+    @property
+    def database(self) -> Path:
+        """The one SQLite file."""
+        return self.data / "appliance.db"
+
+    @property
+    def inbox_dir(self) -> Path:
+        """The folder that is watched."""
+        return (
+            Path(self.inbox.directory).expanduser() if self.inbox.directory else self.data / "inbox"
+        )
+
+    @property
+    def runtime_file(self) -> Path:
+        """Where a running daemon says how to reach it; removed at a clean stop."""
+        return self.data / "run" / "daemon.json"
+
+
+SECTIONS: tuple[str, ...] = tuple(f.name for f in dataclasses.fields(Config) if f.name != "data")
+
+
+def models_dir(config: Config, environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the model cache: the configured one, else ``$APPLIANCE_MODELS``, else the user's."""
+    chosen = config.models.directory or environ.get("APPLIANCE_MODELS")
+    return Path(chosen).expanduser() if chosen else Path("~/.cache/appliance/models").expanduser()
+
+
+def load(data: Path) -> Config:
+    """Read ``DATA/appliance.yaml``; a missing file means all defaults.
+
+    Raises:
+        ConfigError: with every problem found in the file.
+    """
+    path = data / CONFIG_NAME
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        return Config(data=data)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("config_unreadable", path=str(path), cause=str(error)) from error
+    return parse(text, data)
+
+
+def parse(text: str, data: Path) -> Config:
+    """Return the configuration written in ``text``.
+
+    Raises:
+        ConfigError: see ``load``.
+    """
+    path = str(data / CONFIG_NAME)
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = ConfigError(
+            "config_syntax",
+            line=mark.line + 1 if mark else 1,
+            cause=str(getattr(error, "problem", None) or error).splitlines()[0],
+        )
+        raise ConfigError(problems=(problem,), path=path) from error
+    problems: list[ApplianceError] = []
+    sections: dict[str, Any] = {}
+    for key, key_line, node in _entries(root, "", problems):
+        if key not in SECTIONS:
+            problems.append(_unknown(key, SECTIONS, key_line))
+            continue
+        section_type = get_type_hints(Config)[key]
+        sections[key] = _section(section_type, key, node, problems)
+    if problems:
+        raise ConfigError(problems=tuple(problems), path=path)
+    return Config(data=data, **sections)
+
+
+def _section(
+    section_type: type, name: str, node: yaml.Node, problems: list[ApplianceError]
+) -> object:
+    hints = get_type_hints(section_type)
+    fields = {f.name: f for f in dataclasses.fields(section_type)}
+    values: dict[str, Any] = {}
+    for key, line, value_node in _entries(node, name, problems):
+        if key not in fields:
+            problems.append(_unknown(f"{name}.{key}", [f"{name}.{k}" for k in fields], line))
+            continue
+        value = _construct(value_node)
+        checked = _check(value, hints[key], fields[key])
+        if checked is _BAD:
+            problems.append(
+                ConfigError(
+                    "config_bad_value",
+                    line=value_node.start_mark.line + 1,
+                    key=f"{name}.{key}",
+                    value=repr(value),
+                    allowed=describe(hints[key], fields[key]),
+                )
+            )
+        else:
+            values[key] = checked
+    return section_type(**values)
+
+
+def _entries(
+    node: yaml.Node | None, name: str, problems: list[ApplianceError]
+) -> list[tuple[str, int, yaml.Node]]:
+    if node is None or (isinstance(node, yaml.ScalarNode) and node.value in ("", "null", "~")):
+        return []
+    if not isinstance(node, yaml.MappingNode):
+        problems.append(
+            ConfigError(
+                "config_bad_value",
+                line=node.start_mark.line + 1,
+                key=name or CONFIG_NAME,
+                value=repr(_construct(node)),
+                allowed="key: value",
+            )
+        )
+        return []
+    seen: set[str] = set()
+    found: list[tuple[str, int, yaml.Node]] = []
+    for key_node, value_node in node.value:
+        key, line = str(key_node.value), key_node.start_mark.line + 1
+        full = f"{name}.{key}" if name else key
+        if key in seen:
+            problems.append(ConfigError("config_duplicate_key", line=line, key=full))
+            continue
+        seen.add(key)
+        found.append((key, line, value_node))
+    return found
+
+
+def _construct(node: yaml.Node) -> object:
+    loader = yaml.SafeLoader("")
+    try:
+        return loader.construct_object(node, deep=True)
+    except yaml.YAMLError:
+        return getattr(node, "value", None)
+    finally:
+        loader.dispose()
+
+
+_BAD = object()
+
+
+def _check(value: object, hint: Any, spec: dataclasses.Field[Any]) -> object:  # noqa: ANN401
+    options = _options(hint)
+    for option in options:
+        if get_origin(option) is Literal:
+            if value in get_args(option) and not isinstance(value, bool):
+                return value
+        elif option is type(None):
+            if value is None:
+                return None
+        elif option is bool:
+            if isinstance(value, bool):
+                return value
+        elif option is float:
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                number = float(value)
+                return number if _in_range(number, spec) else _BAD
+        elif option is int:
+            if isinstance(value, int) and not isinstance(value, bool):
+                return value if _in_range(value, spec) else _BAD
+        elif option is str and isinstance(value, str) and value:
+            return value
+    return _BAD
+
+
+def _in_range(value: float, spec: dataclasses.Field[Any]) -> bool:
+    low, high = spec.metadata.get("low"), spec.metadata.get("high")
+    # Written so that NaN, which compares false with everything, is out of range.
+    return (low is None or value >= low) and (high is None or value <= high) and value == value
+
+
+def _options(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401
+    if get_origin(hint) in (Union, types.UnionType):
+        return get_args(hint)
+    return (hint,)
+
+
+def describe(hint: Any, spec: dataclasses.Field[Any]) -> str:  # noqa: ANN401
+    """Return what a key allows, e.g. ``a whole number from 1 to 64``."""
+    names = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+    words = []
+    for option in _options(hint):
+        if get_origin(option) is Literal:
+            words.append(", ".join(str(v) for v in get_args(option)))
+        elif option is type(None):
+            words.append("null")
+        else:
+            words.append(names[option])
+    text = " or ".join(words)
+    low, high = spec.metadata.get("low"), spec.metadata.get("high")
+    if low is not None and high is not None:
+        return f"{text} from {low} to {high}"
+    if low is not None:
+        return f"{text}, {low} or more"
+    return text
+
+
+def _unknown(key: str, allowed: tuple[str, ...] | list[str], line: int) -> ConfigError:
+    close = difflib.get_close_matches(key, allowed, n=1, cutoff=0.4)
+    return ConfigError(
+        "config_unknown_key",
+        line=line,
+        key=key,
+        allowed=", ".join(allowed),
+        suggestion=close[0] if close else allowed[0],
+    )
+
+
+def to_yaml(config: Config, *, defaults: bool = False) -> str:
+    """Return the configuration in force as YAML, secrets masked.
+
+    Args:
+        config: what to print.
+        defaults: print the built-in defaults instead.
+    """
+    shown = Config(data=config.data) if defaults else config
+    tree: dict[str, dict[str, object]] = {}
+    for name in SECTIONS:
+        section = getattr(shown, name)
+        tree[name] = {
+            f.name: "***"
+            if f.metadata["secret"] and getattr(section, f.name)
+            else getattr(section, f.name)
+            for f in dataclasses.fields(section)
+        }
+    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+
+
+def reference_markdown() -> str:
+    """Return docs/configuration.md: every key, what it allows, its default and meaning."""
+    lines = [
+        "# Configuration",
+        "",
+        f"`{CONFIG_NAME}` in the data folder; every key is optional. `appliance config check` reads",
+        "it, `appliance config show` prints what is in force. This page is made from the code by",
+        "`appliance config reference`; a test compares them.",
+    ]
+    hints = get_type_hints(Config)
+    for name in SECTIONS:
+        section = hints[name]
+        lines += ["", f"## {name}", "", str(section.__doc__).strip(), ""]
+        lines += ["| key | default | allowed | meaning |", "|---|---|---|---|"]
+        section_hints = get_type_hints(section)
+        for f in dataclasses.fields(section):
+            default = (
+                "null"
+                if f.default is None
+                else str(f.default).lower()
+                if isinstance(f.default, bool)
+                else str(f.default)
+            )
+            lines.append(
+                f"| `{name}.{f.name}` | `{default}` | {describe(section_hints[f.name], f)} "
+                f"| {f.metadata['doc']} |"
+            )
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,1 @@
+"""What the box does, seen by every front end through one facade."""

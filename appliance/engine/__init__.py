@@ -1,0 +1,1 @@
+"""Generation and embeddings: one owner thread over llama.cpp's low-level API."""

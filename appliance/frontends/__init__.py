@@ -1,0 +1,1 @@
+"""Ways in: HTTP, terminal, drop folder; each sees only ``core``."""

@@ -1,0 +1,1 @@
+"""The inbox folder: what changed on disk becomes work for the ingest queue."""

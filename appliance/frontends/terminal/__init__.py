@@ -1,0 +1,1 @@
+"""Chat on a terminal."""

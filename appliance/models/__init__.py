@@ -1,0 +1,1 @@
+"""The model catalogue: fetch, verify, repack and import model files."""

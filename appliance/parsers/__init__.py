@@ -1,0 +1,1 @@
+"""Documents to text with provenance, each file in a limited child process."""

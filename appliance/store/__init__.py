@@ -1,0 +1,1 @@
+"""One SQLite file: documents, passages, full text, vectors, jobs and conversations."""

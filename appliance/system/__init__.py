@@ -1,0 +1,1 @@
+"""The operating system: clock, whole-file writes, logging, readiness."""

@@ -1,0 +1,1 @@
+"""Text as Chinese and English really are: encodings, folding, terms, chunks, columns."""
