@@ -1,0 +1,64 @@
+# Two commands matter: `make demo` shows the product, `make test` runs every test.
+# `make help` lists the rest.
+
+SHELL   := /bin/sh
+PYTHON  ?= python3
+VENV    ?= .venv
+BIN     := $(VENV)/bin
+DEMO    ?= .demo
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-python lint format models bench-retrieval bench-answers docs clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+demo: $(VENV)/.demo-ready ## install, fetch models, read the sample documents, answer, then chat
+	@BIN=$(BIN) DATA=$(DEMO) sh assets/setup/demo.sh
+
+test: $(VENV)/.test-ready models native-test-fast test-python ## set up and run every test
+
+test-python: $(VENV)/.test-ready models ## the Python tests alone
+	$(BIN)/python -m pytest
+
+models: $(VENV)/.demo-ready ## fetch the starter models into the cache
+	@$(BIN)/appliance models pull --starter
+
+lint: $(VENV)/.test-ready native-lint ## ruff, mypy, layer contracts, clang-format, clang-tidy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.test-ready ## rewrite the Python sources in house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.demo-ready ## write the pages that are made from the code
+	$(BIN)/appliance config reference > docs/configuration.md
+
+bench-retrieval: $(VENV)/.demo-ready models ## recall of the three search arms: SQUAD=file.json
+	$(BIN)/python bench/retrieval.py --squad $(SQUAD)
+
+bench-answers: $(VENV)/.demo-ready models ## answers judged on a question set: SQUAD=file.json
+	$(BIN)/python bench/answers.py --squad $(SQUAD) --max 50
+
+clean: ## remove what the targets made here (models stay in their cache)
+	rm -rf $(VENV) $(DEMO) build .cache
+
+$(VENV)/bin/python:
+	@sh assets/setup/packages.sh demo
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+
+$(VENV)/.demo-ready: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing the appliance. llama.cpp is compiled on the first run: 4 to 15 minutes ..."
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.test-ready: pyproject.toml $(VENV)/.demo-ready
+	@sh assets/setup/packages.sh test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,dev]'
+	@touch $@
+
+-include native/native.mk
