@@ -396,8 +396,8 @@ def reference_markdown() -> str:
     lines = [
         "# Configuration",
         "",
-        f"`{CONFIG_NAME}` in the data folder; every key is optional. `appliance config check` reads",
-        "it, `appliance config show` prints what is in force. This page is made from the code by",
+        f"`{CONFIG_NAME}` in the data folder; every key is optional. `appliance config check`",
+        "reads it, `appliance config show` prints what is in force. This page is made from code by",
         "`appliance config reference`; a test compares them.",
     ]
     hints = get_type_hints(Config)
