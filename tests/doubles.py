@@ -9,6 +9,7 @@ share words or Chinese bigrams are near each other, so that retrieval tests mean
 from __future__ import annotations
 
 import hashlib
+import itertools
 import threading
 import time
 import unicodedata
@@ -39,7 +40,7 @@ Answer = str | BaseException
 
 
 def pieces_of(text: str) -> list[str]:
-    """Cut a text into "tokens": each CJK character alone, other runs by word; joined they are it."""
+    """Cut a text into "tokens" that join to it: each CJK character alone, other runs by word."""
     pieces: list[str] = []
     for char in text:
         is_wide = unicodedata.east_asian_width(char) in {"W", "F"}
@@ -278,7 +279,7 @@ def _hashed_ngrams(text: str, n_embd: int) -> npt.NDArray[np.float32]:
     vector = np.zeros(n_embd, dtype=np.float32)
     folded = unicodedata.normalize("NFKC", text).casefold()
     words = [piece for piece in pieces_of(folded) if not piece.isspace()]
-    grams = words + [a + b for a, b in zip(words, words[1:], strict=False)]
+    grams = words + [a + b for a, b in itertools.pairwise(words)]
     for gram in grams or [folded]:
         digest = hashlib.blake2b(gram.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         value = int.from_bytes(digest, "little")

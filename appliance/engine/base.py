@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from appliance.errors import Fact
 from appliance.units import Bytes, Tokens
 
 Role = Literal["system", "user", "assistant"]
@@ -151,7 +152,12 @@ class Generation(Protocol):
 
 @dataclass(frozen=True)
 class EngineStatus:
-    """What ``status`` shows of the engine; sizes in bytes."""
+    """What ``status`` shows of the engine; sizes in bytes.
+
+    ``error`` is the code of the failure that left the engine without its model and ``error_facts``
+    are its facts, for ``appliance.messages``. ``embedder`` is None when no embedder is loaded; an
+    engine whose model failed may still embed.
+    """
 
     state: Literal["loading", "ready", "failed", "stopped"]
     model: str | None
@@ -169,6 +175,7 @@ class EngineStatus:
     decode_tok_s: float | None
     memory: dict[str, Bytes]
     error: str | None = None
+    error_facts: dict[str, Fact] = field(default_factory=dict)
 
 
 class Embedder(Protocol):
