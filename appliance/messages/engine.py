@@ -18,8 +18,9 @@ SENTENCES: dict[str, Sentence] = {
         "请等到 “appliance status” 显示就绪；搜索功能现在就可以使用。",
     ),
     "context_overflow": Sentence(
-        "The prompt has {n_prompt_tokens} tokens, but the model's context holds {n_ctx}.",
-        "提示词有 {n_prompt_tokens} 个词元，而模型的上下文只能容纳 {n_ctx} 个。",
+        "The prompt has {n_prompt_tokens} tokens, but the model's context holds {n_ctx}, "
+        "the answer included.",
+        "提示词有 {n_prompt_tokens} 个词元，而模型的上下文连同回答只能容纳 {n_ctx} 个。",
         "Shorten it, or raise 'engine.n_ctx'.",
         "请缩短内容，或调大 “engine.n_ctx”。",
     ),
@@ -34,5 +35,35 @@ SENTENCES: dict[str, Sentence] = {
         "已有 {n_waiting} 个问题在排队。",
         "Please try again in {retry_after_s} s.",
         "请在 {retry_after_s} 秒后重试。",
+    ),
+    "embed_overflow": Sentence(
+        "The text has {n_prompt_tokens} tokens, but the embedding model takes {n_ctx}.",
+        "文本有 {n_prompt_tokens} 个词元，而向量模型最多接受 {n_ctx} 个。",
+        "Split it into shorter pieces.",
+        "请拆分成更短的文本。",
+    ),
+    "empty_prompt": Sentence(
+        "The prompt is empty.",
+        "提示词为空。",
+        "Write something.",
+        "请输入内容。",
+    ),
+    "chat_template_missing": Sentence(
+        "The model {model} has no chat template, so it cannot hold a conversation.",
+        "模型 {model} 没有对话模板，无法进行对话。",
+        "Choose an 'instruct' or 'chat' model from 'appliance models list'.",
+        "请从 “appliance models list” 中选择 instruct 或 chat 模型。",
+    ),
+    "chat_template_invalid": Sentence(
+        "The model's chat template cannot be used: {cause}.",
+        "模型的对话模板无法使用：{cause}。",
+        "Choose another model, or get this one again from another source.",
+        "请选择其他模型，或从其他来源重新获取该模型。",
+    ),
+    "device_unavailable": Sentence(
+        "The device '{device}' was demanded but cannot be used: {cause}.",
+        "指定的设备 “{device}” 无法使用：{cause}。",
+        "Set 'engine.device' to auto or cpu, or run 'appliance status' to see what was found.",
+        "请将 “engine.device” 设为 auto 或 cpu，或运行 “appliance status” 查看检测结果。",
     ),
 }
