@@ -41,7 +41,7 @@ class _ThreadLog(threading.local):
     """What llama.cpp said in this thread: for error causes and for the sizes it only prints."""
 
     def __init__(self) -> None:
-        self.last_error = ""
+        self.first_error = ""
         self.sizes: list[tuple[str, int]] | None = None
         self.abort: AbortFlag | None = None
         self.level = logging.DEBUG
@@ -81,8 +81,8 @@ def _on_log(level: int, text: bytes, _user: int | None) -> None:
 def _on_line(line: str) -> None:
     if not line.strip("."):
         return
-    if _said.level >= logging.ERROR and not _said.is_quiet:
-        _said.last_error = line
+    if _said.level >= logging.ERROR and not _said.is_quiet and not _said.first_error:
+        _said.first_error = line  # later ones only say that what called it failed too
     if _said.sizes is not None and (found := _SIZE.search(line)):
         _said.sizes.append((_SIZE_KINDS[found[1]], int(float(found[2]) * MIB)))
     _log.log(logging.DEBUG if _said.is_quiet else _said.level, "%s", line)
@@ -121,7 +121,7 @@ def sizes_of(memory: dict[str, int]) -> Iterator[None]:
 
 
 def _cause(fallback: str) -> str:
-    text, _said.last_error = _said.last_error, ""
+    text, _said.first_error = _said.first_error, ""
     return re.sub(r"^\w+: ", "", text) or fallback
 
 
@@ -185,6 +185,7 @@ class Model:
         no_devices = (ctypes.c_void_p * 1)()
         if n_gpu_layers == 0:
             params.devices = ctypes.cast(no_devices, ctypes.c_void_p)
+        _said.first_error = ""
         self._model = C.llama_model_load_from_file(str(path).encode(), params)
         if not self._model:
             raise ModelRejectedError(path=str(path), cause=_cause("llama.cpp could not load it"))
@@ -396,6 +397,7 @@ class Context:
             # a batch, 300 MB at a vocabulary of 151,936.
             params.n_outputs_max = shape.n_seq
             params.n_outputs_max_per_seq = 1
+        _said.first_error = ""
         self._context = C.llama_init_from_model(model.handle, params)
         if not self._context:
             raise EngineError(cause=_cause("the context could not be made"))
@@ -424,7 +426,7 @@ class Context:
         Raises:
             EngineError: the computation failed.
         """
-        _said.abort = self._abort
+        _said.first_error, _said.abort = "", self._abort
         if self._memory:
             status = C.llama_decode(self._context, batch.native)
         else:

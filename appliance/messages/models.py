@@ -56,7 +56,7 @@ SENTENCES: dict[str, Sentence] = {
     "model_truncated": Sentence(
         "The model file {path} is cut off: it ends after {n_bytes} bytes.",
         "模型文件 {path} 不完整：只有 {n_bytes} 字节。",
-        "Get it again: 'appliance models remove' and 'appliance models pull', or copy it once more.",
+        "Get it again: 'appliance models remove', then 'pull', or copy it once more.",
         "请重新获取：先 “appliance models remove” 再 “appliance models pull”，或重新拷贝。",
     ),
     "model_size": Sentence(
