@@ -1,1 +1,28 @@
 """One SQLite file: documents, passages, full text, vectors, jobs and conversations."""
+
+from appliance.store.rows import (
+    ConversationRow,
+    DocumentRow,
+    FileRow,
+    ParsedMeta,
+    PassageRow,
+    TurnRow,
+    collection_of,
+    display_of,
+)
+from appliance.store.search import KeywordHits, TermStat
+from appliance.store.store import Store
+
+__all__ = [
+    "ConversationRow",
+    "DocumentRow",
+    "FileRow",
+    "KeywordHits",
+    "ParsedMeta",
+    "PassageRow",
+    "Store",
+    "TermStat",
+    "TurnRow",
+    "collection_of",
+    "display_of",
+]

@@ -1,0 +1,358 @@
+"""Files, documents and passages: note, commit, replace, forget.
+
+Every method that changes what can be found is one transaction over documents, passages, keyword
+index and vectors, and returns the passages that are gone, so that the matrix in memory follows.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Sequence
+
+from appliance.errors import Fact, NotFoundError
+from appliance.store.db import Database
+from appliance.store.rows import (
+    DocumentRow,
+    FileRow,
+    FileState,
+    ParsedMeta,
+    PassageRow,
+    collection_of,
+    display_of,
+)
+from appliance.text.chunk import NewPassage
+from appliance.text.cjk import index_terms
+
+_SQL_VARIABLES = 900
+"""SQLite before 3.32 allowed 999 bound values; stay below whatever the build says."""
+
+_FILE_COLUMNS = (
+    "path, display, collection, size_bytes, mtime_ns, state, document_id, error_code, error_facts,"
+    " attempts"
+)
+
+_PASSAGE_COLUMNS = (
+    "p.id, p.document_id, p.ordinal, p.text, p.page, p.heading, p.line_from, p.line_to,"
+    " p.char_from, p.char_to, d.title,"
+    " (SELECT display FROM files f WHERE f.document_id = p.document_id ORDER BY f.id LIMIT 1)"
+    " AS path,"
+    " (SELECT collection FROM files f WHERE f.document_id = p.document_id ORDER BY f.id LIMIT 1)"
+    " AS collection"
+)
+
+
+def terms_text(text: str, heading: str | None = None) -> str:
+    """Return what the keyword index holds for a passage."""
+    return " ".join(index_terms(f"{heading}\n{text}" if heading else text))
+
+
+class DocumentsTable:
+    """Rows of ``files``, ``documents`` and ``passages``."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    # Files
+
+    def files(self) -> list[FileRow]:
+        """Return every known file in path order."""
+        with self._db.read() as db:
+            rows = db.execute(f"SELECT {_FILE_COLUMNS} FROM files ORDER BY path").fetchall()  # noqa: S608
+        return [_file(row) for row in rows]
+
+    def file(self, path: bytes) -> FileRow | None:
+        """Return one file or None."""
+        with self._db.read() as db:
+            row = db.execute(
+                f"SELECT {_FILE_COLUMNS} FROM files WHERE path = ?",  # noqa: S608
+                (path,),
+            ).fetchone()
+        return _file(row) if row else None
+
+    def pending_files(self, limit: int) -> list[FileRow]:
+        """Return files waiting to be read, newest first."""
+        with self._db.read() as db:
+            rows = db.execute(
+                f"SELECT {_FILE_COLUMNS} FROM files"  # noqa: S608
+                " WHERE state IN ('seen', 'settled', 'hashed') ORDER BY mtime_ns DESC, id LIMIT ?",
+                (limit,),
+            ).fetchall()
+        return [_file(row) for row in rows]
+
+    def note(self, path: bytes, size_bytes: int, mtime_ns: int) -> FileRow:
+        """Record a file that is new or changed; an unchanged one is left as it is."""
+        display = display_of(path)
+        with self._db.write() as db:
+            db.execute(
+                "INSERT INTO files"
+                " (path, display, collection, size_bytes, mtime_ns, state, noted_at)"
+                " VALUES (?, ?, ?, ?, ?, 'seen', ?)"
+                " ON CONFLICT (path) DO UPDATE SET size_bytes = excluded.size_bytes,"
+                " mtime_ns = excluded.mtime_ns, state = 'seen', attempts = 0, error_code = NULL,"
+                " error_facts = '{}', noted_at = excluded.noted_at"
+                " WHERE files.size_bytes <> excluded.size_bytes"
+                " OR files.mtime_ns <> excluded.mtime_ns",
+                (path, display, collection_of(display), size_bytes, mtime_ns, time.time()),
+            )
+            return _file(self._row(db, path))
+
+    def set_state(self, path: bytes, state: FileState) -> None:
+        """Move a file to a state between ``seen`` and ``hashed``."""
+        with self._db.write() as db:
+            db.execute("UPDATE files SET state = ? WHERE path = ?", (state, path))
+
+    def begin_attempt(self, path: bytes) -> int:
+        """Count an attempt to read a file, durably before it starts; returns the count."""
+        with self._db.write() as db:
+            row = db.execute(
+                "UPDATE files SET attempts = attempts + 1 WHERE path = ? RETURNING attempts",
+                (path,),
+            ).fetchone()
+            return int(row[0]) if row else 0
+
+    def requeue(self, path: bytes) -> None:
+        """Have a file read again whatever its state."""
+        with self._db.write() as db:
+            db.execute(
+                "UPDATE files SET state = 'seen', attempts = 0, error_code = NULL,"
+                " error_facts = '{}', mtime_ns = mtime_ns WHERE path = ?",
+                (path,),
+            )
+
+    def fail(self, path: bytes, code: str, facts: dict[str, Fact]) -> list[int]:
+        """Mark a file failed and drop what it said before."""
+        with self._db.write() as db:
+            db.execute(
+                "UPDATE files SET state = 'failed', error_code = ?, error_facts = ?,"
+                " document_id = NULL WHERE path = ?",
+                (code, json.dumps(facts, ensure_ascii=False), path),
+            )
+            return self._drop_unlinked(db)
+
+    def ignore(self, path: bytes) -> list[int]:
+        """Forget a file's text but remember the path as unwanted until its bytes change."""
+        with self._db.write() as db:
+            db.execute(
+                "UPDATE files SET state = 'ignored', document_id = NULL WHERE path = ?", (path,)
+            )
+            return self._drop_unlinked(db)
+
+    def forget(self, paths: Iterable[bytes]) -> list[int]:
+        """Remove files that are gone, and documents no other file holds."""
+        with self._db.write() as db:
+            db.executemany("DELETE FROM files WHERE path = ?", [(path,) for path in paths])
+            return self._drop_unlinked(db)
+
+    def move(self, old: bytes, new: bytes) -> None:
+        """Rename a file; its document stays as it is."""
+        display = display_of(new)
+        with self._db.write() as db:
+            db.execute("DELETE FROM files WHERE path = ? AND path <> ?", (new, old))
+            db.execute(
+                "UPDATE files SET path = ?, display = ?, collection = ? WHERE path = ?",
+                (new, display, collection_of(display), old),
+            )
+
+    # Documents
+
+    def link_existing(self, path: bytes, sha256: bytes) -> tuple[int | None, list[int]]:
+        """Point a file at the document with these bytes, if there is one."""
+        with self._db.write() as db:
+            row = db.execute("SELECT id FROM documents WHERE sha256 = ?", (sha256,)).fetchone()
+            if row is None:
+                return None, []
+            self._link(db, path, row["id"])
+            return int(row["id"]), self._drop_unlinked(db)
+
+    def commit(
+        self,
+        path: bytes,
+        sha256: bytes,
+        size_bytes: int,
+        parsed: ParsedMeta,
+        passages: Sequence[NewPassage],
+    ) -> tuple[int, list[int]]:
+        """Write a parsed document and point the file at it; what it said before goes with it."""
+        terms = [terms_text(p.text, p.heading) for p in passages]
+        with self._db.write() as db:
+            gone = self._drop_document(db, sha256)
+            document_id = int(
+                db.execute(
+                    "INSERT INTO documents (sha256, size_bytes, format, title, encoding, n_pages,"
+                    " problems, state, added_at) VALUES (?, ?, ?, ?, ?, ?, ?, 'searchable', ?)"
+                    " RETURNING id",
+                    (
+                        sha256,
+                        size_bytes,
+                        parsed.format,
+                        parsed.title,
+                        parsed.encoding,
+                        parsed.n_pages,
+                        json.dumps(parsed.problems, ensure_ascii=False),
+                        time.time(),
+                    ),
+                ).fetchone()[0]
+            )
+            for p, text in zip(passages, terms, strict=True):
+                passage_id = db.execute(
+                    "INSERT INTO passages (document_id, ordinal, text, page, heading, line_from,"
+                    " line_to, char_from, char_to) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+                    (
+                        document_id,
+                        p.ordinal,
+                        p.text,
+                        p.page,
+                        p.heading,
+                        p.line_from,
+                        p.line_to,
+                        p.char_from,
+                        p.char_to,
+                    ),
+                ).fetchone()[0]
+                db.execute(
+                    "INSERT INTO passages_fts (rowid, terms) VALUES (?, ?)", (passage_id, text)
+                )
+            self._link(db, path, document_id)
+            gone += self._drop_unlinked(db)
+            return document_id, gone
+
+    def documents(self) -> list[DocumentRow]:
+        """Return every document, the newest first."""
+        with self._db.read() as db:
+            rows = db.execute("SELECT * FROM documents ORDER BY added_at DESC, id DESC").fetchall()
+            counts = dict(
+                db.execute(
+                    "SELECT document_id, count(*) FROM passages GROUP BY document_id"
+                ).fetchall()
+            )
+            paths: dict[int, list[str]] = {}
+            for row in db.execute(
+                "SELECT document_id, display FROM files WHERE document_id IS NOT NULL ORDER BY id"
+            ):
+                paths.setdefault(row["document_id"], []).append(row["display"])
+        return [_document(r, counts.get(r["id"], 0), tuple(paths.get(r["id"], ()))) for r in rows]
+
+    def document(self, document_id: int) -> DocumentRow:
+        """Return one document.
+
+        Raises:
+            NotFoundError: no such document.
+        """
+        with self._db.read() as db:
+            row = db.execute("SELECT * FROM documents WHERE id = ?", (document_id,)).fetchone()
+            if row is None:
+                raise NotFoundError("document_not_found", name=str(document_id))
+            n = db.execute(
+                "SELECT count(*) FROM passages WHERE document_id = ?", (document_id,)
+            ).fetchone()[0]
+            paths = tuple(
+                r["display"]
+                for r in db.execute(
+                    "SELECT display FROM files WHERE document_id = ? ORDER BY id", (document_id,)
+                )
+            )
+        return _document(row, n, paths)
+
+    def passages(self, document_id: int) -> list[PassageRow]:
+        """Return a document's passages in reading order."""
+        with self._db.read() as db:
+            rows = db.execute(
+                f"SELECT {_PASSAGE_COLUMNS} FROM passages p"  # noqa: S608
+                " JOIN documents d ON d.id = p.document_id WHERE p.document_id = ?"
+                " ORDER BY p.ordinal",
+                (document_id,),
+            ).fetchall()
+        return [PassageRow(**dict(row)) for row in rows]
+
+    def get_passages(self, ids: Sequence[int]) -> dict[int, PassageRow]:
+        """Return passages by id; ids deleted meanwhile are missing."""
+        found: dict[int, PassageRow] = {}
+        with self._db.read() as db:
+            for start in range(0, len(ids), _SQL_VARIABLES):
+                part = ids[start : start + _SQL_VARIABLES]
+                marks = ",".join("?" * len(part))
+                for row in db.execute(
+                    f"SELECT {_PASSAGE_COLUMNS} FROM passages p"  # noqa: S608
+                    f" JOIN documents d ON d.id = p.document_id WHERE p.id IN ({marks})",
+                    part,
+                ):
+                    found[row["id"]] = PassageRow(**dict(row))
+        return found
+
+    def _row(self, db: sqlite3.Connection, path: bytes) -> sqlite3.Row:
+        row: sqlite3.Row = db.execute(
+            f"SELECT {_FILE_COLUMNS} FROM files WHERE path = ?",  # noqa: S608
+            (path,),
+        ).fetchone()
+        return row
+
+    def _link(self, db: sqlite3.Connection, path: bytes, document_id: int) -> None:
+        db.execute(
+            "UPDATE files SET state = 'linked', document_id = ?, attempts = 0, error_code = NULL,"
+            " error_facts = '{}' WHERE path = ?",
+            (document_id, path),
+        )
+
+    def _drop_document(self, db: sqlite3.Connection, sha256: bytes) -> list[int]:
+        """Remove the document with these bytes, so that it can be written anew (reindex)."""
+        row = db.execute("SELECT id FROM documents WHERE sha256 = ?", (sha256,)).fetchone()
+        if row is None:
+            return []
+        db.execute(
+            "UPDATE files SET document_id = NULL, state = 'seen' WHERE document_id = ?",
+            (row["id"],),
+        )
+        return self._drop_unlinked(db)
+
+    def _drop_unlinked(self, db: sqlite3.Connection) -> list[int]:
+        """Remove documents no file points at, everywhere; return the ids of their passages."""
+        orphans = [
+            row[0]
+            for row in db.execute(
+                "SELECT id FROM documents d WHERE NOT EXISTS"
+                " (SELECT 1 FROM files f WHERE f.document_id = d.id)"
+            )
+        ]
+        gone: list[int] = []
+        for document_id in orphans:
+            rows = db.execute(
+                "SELECT id, text, heading FROM passages WHERE document_id = ?", (document_id,)
+            ).fetchall()
+            db.executemany(
+                "INSERT INTO passages_fts (passages_fts, rowid, terms) VALUES ('delete', ?, ?)",
+                [(row["id"], terms_text(row["text"], row["heading"])) for row in rows],
+            )
+            db.execute(
+                "DELETE FROM vectors WHERE passage_id IN"
+                " (SELECT id FROM passages WHERE document_id = ?)",
+                (document_id,),
+            )
+            db.execute("DELETE FROM passages WHERE document_id = ?", (document_id,))
+            db.execute("DELETE FROM documents WHERE id = ?", (document_id,))
+            gone += [row["id"] for row in rows]
+        return gone
+
+
+def _file(row: sqlite3.Row) -> FileRow:
+    values = dict(row)
+    values["error_facts"] = json.loads(values["error_facts"])
+    return FileRow(**values)
+
+
+def _document(row: sqlite3.Row, n_passages: int, paths: tuple[str, ...]) -> DocumentRow:
+    return DocumentRow(
+        id=row["id"],
+        sha256=row["sha256"],
+        size_bytes=row["size_bytes"],
+        format=row["format"],
+        title=row["title"],
+        encoding=row["encoding"],
+        n_pages=row["n_pages"],
+        n_passages=n_passages,
+        problems=tuple(json.loads(row["problems"])),
+        state=row["state"],
+        added_at=row["added_at"],
+        paths=paths,
+    )

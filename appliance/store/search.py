@@ -1,0 +1,117 @@
+"""Keyword and vector queries to scored passage ids."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from appliance.store.db import Database
+from appliance.store.vectors import VectorMatrix
+
+_MOST_TERMS = 12
+"""Rarest terms of a query that are looked up; the project's notes: pruning costs no recall."""
+
+_COMMON = 0.2
+"""Share of passages above which a term says little; dropped while rarer ones exist."""
+
+
+@dataclass(frozen=True)
+class TermStat:
+    """A query term with its document frequency and inverse document frequency."""
+
+    term: str
+    df: int
+    idf: float
+
+
+@dataclass(frozen=True)
+class KeywordHits:
+    """Ids with BM25 scores (higher is better), the statistics of every term, and corpus size."""
+
+    hits: tuple[tuple[int, float], ...]
+    terms: tuple[TermStat, ...]
+    n_passages: int
+
+
+def term_stats(db: Database, terms: Sequence[str]) -> tuple[tuple[TermStat, ...], int]:
+    """Return document frequencies of terms, and the number of passages."""
+    with db.read() as connection:
+        n = int(connection.execute("SELECT count(*) FROM passages").fetchone()[0])
+        stats = []
+        for term in terms:
+            row = connection.execute(
+                "SELECT doc FROM passages_vocab WHERE term = ?", (term,)
+            ).fetchone()
+            df = int(row[0]) if row else 0
+            idf = math.log(1.0 + (n - df + 0.5) / (df + 0.5))
+            stats.append(TermStat(term, df, idf))
+    return tuple(stats), n
+
+
+def keyword_search(
+    db: Database, terms: Sequence[str], k: int, collection: str | None = None
+) -> KeywordHits:
+    """Return the best passages for any of ``terms`` by BM25."""
+    stats, n = term_stats(db, terms)
+    known = sorted((s for s in stats if s.df), key=lambda s: s.df)
+    kept = [s for s in known if s.df <= max(1.0, _COMMON * n)][:_MOST_TERMS] or known[:_MOST_TERMS]
+    if not kept:
+        return KeywordHits((), stats, n)
+    match = " OR ".join(f'"{s.term}"' for s in kept)
+    where, values = "", [match]
+    if collection is not None:
+        where = (
+            " AND rowid IN (SELECT p.id FROM passages p"
+            " JOIN files f ON f.document_id = p.document_id WHERE f.collection = ?"
+            " OR f.collection LIKE ? ESCAPE '\\')"
+        )
+        values += [collection, _like_prefix(collection)]
+    with db.read() as connection:
+        rows = connection.execute(
+            "SELECT rowid, -bm25(passages_fts) AS score FROM passages_fts"  # noqa: S608
+            f" WHERE passages_fts MATCH ?{where} ORDER BY bm25(passages_fts), rowid LIMIT {int(k)}",
+            values,
+        ).fetchall()
+    return KeywordHits(tuple((row[0], row[1]) for row in rows), stats, n)
+
+
+def terms_with(db: Database, char: str, limit: int = 64) -> list[str]:
+    """Return indexed bigrams that contain a single Chinese character, the most frequent first."""
+    with db.read() as connection:
+        rows = connection.execute(
+            "SELECT term FROM passages_vocab WHERE term LIKE ? AND length(term) <= 2"
+            " ORDER BY doc DESC LIMIT ?",
+            (f"%{char}%", limit),
+        ).fetchall()
+    return [row[0] for row in rows]
+
+
+def dense_search(
+    db: Database,
+    matrix: VectorMatrix,
+    vector: npt.NDArray[np.float32],
+    k: int,
+    collection: str | None = None,
+) -> list[tuple[int, float]]:
+    """Return the nearest passages as (id, cosine)."""
+    if collection is None:
+        return matrix.scan(vector, k)
+    with db.read() as connection:
+        allowed = {
+            row[0]
+            for row in connection.execute(
+                "SELECT p.id FROM passages p JOIN files f ON f.document_id = p.document_id"
+                " WHERE f.collection = ? OR f.collection LIKE ? ESCAPE '\\'",
+                (collection, _like_prefix(collection)),
+            )
+        }
+    return matrix.scan(vector, k, allowed)
+
+
+def _like_prefix(collection: str) -> str:
+    escaped = collection.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"{escaped}/%"

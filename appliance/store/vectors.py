@@ -1,0 +1,102 @@
+"""The int8 matrix that is scanned for dense search, rebuilt from the store and kept in step.
+
+Truth is the ``vectors`` table; this is a cache of it in memory. A unit vector v is stored as
+round(127 v / max|v|): the scale differs per row, and cosine similarity does not see it. Measured in
+the project's notes: overlap@10 with float32 is 0.98.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import simsimd
+
+_GROW = 1024
+
+
+def quantise(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.int8]:
+    """Return int8 rows for float rows, shape kept; a zero row stays zero."""
+    peak = np.max(np.abs(matrix), axis=1, keepdims=True)
+    scaled = np.divide(matrix * 127.0, peak, out=np.zeros_like(matrix), where=peak > 0)
+    rows: npt.NDArray[np.int8] = np.rint(scaled).astype(np.int8)
+    return rows
+
+
+class VectorMatrix:
+    """Rows of int8 with their passage ids; add, remove and scan from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rows: npt.NDArray[np.int8] = np.zeros((0, 0), np.int8)
+        self._ids: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._at: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory of rows and ids."""
+        return self._rows.nbytes + self._ids.nbytes
+
+    def replace(self, ids: Iterable[int], rows: npt.NDArray[np.int8]) -> None:
+        """Hold exactly these rows."""
+        with self._lock:
+            self._ids = np.fromiter(ids, np.int64)
+            self._rows = np.ascontiguousarray(rows)
+            self._at = {int(i): n for n, i in enumerate(self._ids)}
+
+    def add(self, ids: Iterable[int], rows: npt.NDArray[np.int8]) -> None:
+        """Append rows."""
+        with self._lock:
+            for passage_id, row in zip(ids, rows, strict=True):
+                n = len(self._at)
+                if n == len(self._ids) or self._rows.shape[1] != len(row):
+                    self._grow(n, len(row))
+                self._rows[n], self._ids[n] = row, passage_id
+                self._at[passage_id] = n
+
+    def _grow(self, n: int, width: int) -> None:
+        size = max(_GROW, n + n // 2)
+        rows, ids = np.zeros((size, width), np.int8), np.zeros(size, np.int64)
+        if n:
+            rows[:n], ids[:n] = self._rows[:n], self._ids[:n]
+        self._rows, self._ids = rows, ids
+
+    def remove(self, ids: Iterable[int]) -> None:
+        """Drop rows; the last row takes the free place, so this costs the same at any size."""
+        with self._lock:
+            for passage_id in ids:
+                n = self._at.pop(passage_id, None)
+                if n is None:
+                    continue
+                last = len(self._at)
+                if n != last:
+                    self._rows[n], self._ids[n] = self._rows[last], self._ids[last]
+                    self._at[int(self._ids[n])] = n
+
+    def scan(
+        self, vector: npt.NDArray[np.float32], k: int, allowed: set[int] | None = None
+    ) -> list[tuple[int, float]]:
+        """Return the ``k`` nearest passages as (id, cosine), best first."""
+        with self._lock:
+            n = len(self._at)
+            if n == 0 or self._rows.shape[1] != len(vector):
+                return []
+            query = quantise(vector[np.newaxis, :])
+            distances = np.asarray(simsimd.cdist(query, self._rows[:n], "cosine"))[0]
+            cosines = 1.0 - distances
+            ids = self._ids[:n]
+            if allowed is not None:
+                mask = np.isin(ids, np.fromiter(allowed, np.int64, len(allowed)))
+                cosines, ids = cosines[mask], ids[mask]
+            k = min(k, len(ids))
+            if k == 0:
+                return []
+            top = np.argpartition(-cosines, k - 1)[:k]
+            # Ties are broken by id, so that the order never depends on where a row happens to lie.
+            top = top[np.lexsort((ids[top], -cosines[top]))]
+            return [(int(ids[i]), float(cosines[i])) for i in top]
