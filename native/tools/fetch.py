@@ -1,17 +1,16 @@
 """Fetch the two pinned upstream archives the native build reads, through pip, checked by SHA-256.
 
-    python native/tools/fetch.py sdist       -> prints the unpacked llama-cpp-python source tree
-    python native/tools/fetch.py torch-npu   -> prints the path of the torch-npu wheel (never installed)
+    python native/tools/fetch.py sdist       prints the unpacked llama-cpp-python source tree
+    python native/tools/fetch.py torch-npu   prints the path of the wheel (never installed)
 
-Nothing of either is committed: they live in a git-ignored cache. Which index serves them is pip's business
-(its own configuration); the digest decides whether the bytes are the right ones.
+Nothing of either is committed: they live in a git-ignored cache. Which index serves them is pip's
+business (its own configuration); the digest decides whether the bytes are the right ones.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import subprocess
 import sys
 import tarfile
@@ -42,7 +41,7 @@ PINS = {
         "torch-npu==2.14.0",
         "torch_npu-2.14.0-cp311-cp311-manylinux_2_28_x86_64.whl",
         "7736f7d82cf9f16c7dfc4537f7e7c638153da760273a193455e70857f912189e",
-        # One fixed wheel whatever the host is: only its headers are read, and they are the same in all.
+        # One fixed wheel whatever the host is: only its headers are read.
         (
             "--only-binary=:all:",
             "--implementation=cp",
@@ -85,7 +84,8 @@ def fetch(name: str, cache: Path = CACHE) -> Path:
                 f"Next: connect, or put {pin.file_name} into {cache} yourself."
             )
     if not path.exists():
-        raise FetchError(f"pip saved no {pin.file_name} in {cache}; found {sorted(os.listdir(cache))}")
+        found = sorted(entry.name for entry in cache.iterdir())
+        raise FetchError(f"pip saved no {pin.file_name} in {cache}; found {found}")
     got = sha256_of(path)
     if got != pin.sha256:
         raise FetchError(
@@ -109,7 +109,7 @@ def unpacked_sdist(cache: Path = CACHE) -> Path:
             root = cache.resolve()
             for member in tar.getmembers():
                 if not (root / member.name).resolve().is_relative_to(root):
-                    raise FetchError(f"{archive.name} holds {member.name!r}, which leaves the folder")
+                    raise FetchError(f"{archive.name}: {member.name!r} leaves the folder")
             tar.extractall(cache)  # members checked above; Python 3.10.0 has no filter argument
         stamp.write_text(PINS["sdist"].sha256 + "\n", encoding="ascii")
     return folder
