@@ -151,8 +151,9 @@ def _read_shape(cursor: _Cursor, source: Path) -> _Shape:
 def _read_tokenizer(cursor: _Cursor, shape: _Shape, source: Path) -> _Tokenizer:
     n_pieces, bos, eos, pad, unk = cursor.unpack("5i")
     (blob_bytes,) = cursor.unpack("Q")
-    if not 1 <= n_pieces <= shape.vocab:
-        raise ModelRejectedError(path=str(source), cause=f"{n_pieces} tokenizer pieces")
+    is_sane = 1 <= n_pieces <= shape.vocab
+    if not is_sane or not all(0 <= token < n_pieces for token in (bos, eos, pad, unk)):
+        raise ModelRejectedError(path=str(source), cause="impossible tokenizer")
     offsets = np.frombuffer(bytes(cursor.take(4 * (n_pieces + 1))), dtype="<u4")
     scores = np.frombuffer(bytes(cursor.take(4 * n_pieces)), dtype="<f4")
     blob = bytes(cursor.take(blob_bytes))

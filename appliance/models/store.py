@@ -351,7 +351,7 @@ class ModelStore:
             book = json.loads((self.folder / _BOOK).read_text(encoding="utf-8"))
             records = {name: Record(**record) for name, record in book["models"].items()}
             return records, dict(book["pins"])
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return {}, {}
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ModelError(

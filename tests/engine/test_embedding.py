@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import threading
+import time
+import unicodedata
+
+import numpy as np
+import pytest
+
+from appliance.engine.base import Priority, Token
+from appliance.engine.embedding import (
+    E5,
+    PLAIN,
+    QWEN3,
+    EmbedJob,
+    EmbedQueue,
+    dressing_for,
+    unit_length,
+)
+from appliance.engine.llama import LlamaEngine
+from appliance.errors import ContextOverflowError, EngineStoppedError
+from tests.engine.conftest import finished, raw
+
+PASSAGES = [
+    "OrangePi AIPro 开发板板载 8GB LPDDR4X 内存。",
+    "The school library opens at eight in the morning.",
+    "请假须提前一天向班主任提交书面申请。",
+    "Ascend 310B 的算力为 8 TOPS。",
+    "短",
+    "A longer passage about nothing in particular. " * 40,
+]
+
+
+def job(*lengths: int) -> EmbedJob:
+    return EmbedJob([np.arange(length, dtype=np.int32) for length in lengths], 4)
+
+
+def test_texts_of_a_call_are_taken_shortest_first_up_to_the_budget() -> None:
+    queue = EmbedQueue()
+    queue.add(job(50, 10, 30))
+
+    assert [row for _job, row in queue.take(64, 8)] == [1, 2]
+    assert [row for _job, row in queue.take(64, 8)] == [0]
+    assert queue.take(64, 8) == []
+
+
+def test_text_longer_than_the_budget_goes_alone() -> None:
+    queue = EmbedQueue()
+    queue.add(job(500))
+
+    assert len(queue.take(32, 8)) == 1
+
+
+def test_unfinished_texts_return_to_the_front_in_order() -> None:
+    queue = EmbedQueue()
+    first, second = job(1, 2), job(1)
+    queue.add(first)
+    queue.add(second)
+
+    queue.put_back(queue.take(3, 8))
+
+    assert [(j is first, row) for j, row in queue.take(100, 8)] == [
+        (True, 0),
+        (True, 1),
+        (False, 0),
+    ]
+
+
+def test_texts_of_a_failed_call_are_dropped() -> None:
+    queue = EmbedQueue()
+    bad, good = job(1, 2), job(3)
+    queue.add(bad)
+    queue.add(good)
+    bad.fail(EngineStoppedError(state="stopped"))
+
+    assert [j is good for j, _row in queue.take(100, 8)] == [True]
+
+
+def test_dressing_follows_the_model() -> None:
+    assert dressing_for("multilingual-e5-small", "bert") is E5
+    assert dressing_for("Qwen3 Embedding 0.6B", "qwen3") is QWEN3
+    assert dressing_for("bge-small-zh-v1.5", "bert") is PLAIN
+    assert E5.dress("ＡＢＣ①", "query") == "query: ABC1"
+    assert E5.dress("文", "passage") == "passage: 文"
+
+
+@pytest.mark.parametrize(
+    "vector", [[0.0, 0.0], [float("nan"), 1.0], [float("inf"), 0.0]], ids=["zero", "nan", "inf"]
+)
+def test_vector_without_a_direction_is_no_vector(vector: list[float]) -> None:
+    assert unit_length(np.array(vector, dtype=np.float32)) is None
+
+
+def embed(engine: LlamaEngine, texts: list[str], kind: str = "passage") -> np.ndarray:  # type: ignore[type-arg]
+    return engine.embed(texts, kind, Priority.INGEST_EMBED)  # type: ignore[arg-type]
+
+
+@pytest.mark.model
+def test_batched_embeddings_equal_single_ones_in_order(qwen: LlamaEngine) -> None:
+    together = embed(qwen, PASSAGES)
+    alone = np.concatenate([embed(qwen, [passage]) for passage in PASSAGES])
+
+    assert together.shape == (len(PASSAGES), qwen.n_embd) == (6, 384)
+    assert together.dtype == np.float32
+    assert together.flags.c_contiguous
+    assert np.allclose(np.linalg.norm(together, axis=1), 1.0, atol=1e-5)
+    assert np.min(np.sum(together * alone, axis=1)) > 0.9999
+
+
+@pytest.mark.model
+def test_nearest_passage_answers_the_question_in_both_languages(qwen: LlamaEngine) -> None:
+    passages = embed(qwen, PASSAGES)
+    questions = [
+        "这块板子有多大内存？",
+        "When does the library open?",
+        "学生怎么请假？",
+        "算力是多少？",
+    ]
+
+    best = (embed(qwen, questions, "query") @ passages.T).argmax(axis=1).tolist()
+
+    assert best == [0, 1, 2, 3]
+
+
+@pytest.mark.model
+def test_full_width_text_embeds_as_its_normal_form(qwen: LlamaEngine) -> None:
+    wide = "ＩＮＶ－２０２４－００１　第①章"
+
+    vectors = embed(qwen, [wide, unicodedata.normalize("NFKC", wide)])
+
+    assert float(vectors[0] @ vectors[1]) > 0.99999
+
+
+@pytest.mark.model
+def test_query_and_passage_are_dressed_differently(qwen: LlamaEngine) -> None:
+    passage, query = embed(qwen, ["内存"])[0], embed(qwen, ["内存"], "query")[0]
+
+    assert 0.5 < float(passage @ query) < 0.9999
+
+
+@pytest.mark.model
+def test_text_longer_than_the_embedder_takes_is_refused_with_both_numbers(
+    qwen: LlamaEngine,
+) -> None:
+    text = "很长的文字" * 400
+    n_before = qwen.status().texts_embedded
+
+    with pytest.raises(ContextOverflowError) as caught:
+        embed(qwen, ["short", text])
+
+    assert caught.value.facts == {
+        "n_prompt_tokens": int(qwen.count_embed_tokens(text)),
+        "n_ctx": 512,
+    }
+    assert qwen.status().texts_embedded == n_before
+
+
+@pytest.mark.model
+def test_text_of_exactly_the_limit_is_embedded(qwen: LlamaEngine) -> None:
+    words = "word " * 600
+    while qwen.count_embed_tokens(words) > 512:
+        words = words[:-5]
+
+    assert qwen.count_embed_tokens(words) > 505
+    assert embed(qwen, [words]).shape == (1, 384)
+
+
+@pytest.mark.model
+def test_counter_counts_texts_and_no_texts_is_no_work(qwen: LlamaEngine) -> None:
+    before = qwen.status().texts_embedded
+
+    assert embed(qwen, []).shape == (0, 384)
+    embed(qwen, PASSAGES[:3])
+
+    assert qwen.status().texts_embedded == before + 3
+
+
+@pytest.mark.model
+def test_embedder_identity_names_model_bytes_and_dressing(qwen: LlamaEngine) -> None:
+    assert qwen.embedder_id == "multilingual-e5-small:72c3d352d5c29033:e5"
+
+
+@pytest.mark.model
+def test_ingestion_goes_on_during_a_chat_without_stopping_it(qwen: LlamaEngine) -> None:
+    done = threading.Event()
+
+    def ingest() -> None:
+        for _ in range(12):
+            embed(qwen, [passage for passage in PASSAGES if len(passage) > 100] * 3)
+        done.set()
+
+    alone = finished(list(qwen.generate(raw("从一数到五十：1，2，", 60))))
+    thread = threading.Thread(target=ingest)
+    thread.start()
+    moments = [
+        time.monotonic()
+        for event in qwen.generate(raw("从一数到五十：1，2，", 60))
+        if isinstance(event, Token)
+    ]
+    thread.join(120)
+
+    assert done.is_set()
+    gaps = np.diff(moments)
+    assert gaps.max() < 2.0
+    assert moments[-1] - moments[0] < 4 * alone.timings.total_s + 2.0
