@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from appliance.engine.base import Sampling
 from appliance.engine.slots import TokenArray
-from appliance.errors import EngineError, ModelRejectedError
+from appliance.errors import EngineError, EngineStoppedError, ModelRejectedError
 from appliance.units import MIB
 
 _log = logging.getLogger("appliance.engine.llama")
@@ -295,7 +295,7 @@ class Model:
 
     def _demand_open(self) -> None:
         if not self._model:
-            raise EngineError("engine_stopped", state="stopped")
+            raise EngineStoppedError(state="stopped")
 
 
 # --------------------------------------------------------------------------------------------------

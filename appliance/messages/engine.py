@@ -66,4 +66,10 @@ SENTENCES: dict[str, Sentence] = {
         "Set 'engine.device' to auto or cpu, or run 'appliance status' to see what was found.",
         "请将 “engine.device” 设为 auto 或 cpu，或运行 “appliance status” 查看检测结果。",
     ),
+    "bad_sampling": Sentence(
+        "The sampler setting '{field}' is {value}; it must lie between {least} and {most}.",
+        "采样参数 “{field}” 的值是 {value}，应在 {least} 与 {most} 之间。",
+        "Correct the request.",
+        "请修改请求。",
+    ),
 }

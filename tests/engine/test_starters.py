@@ -100,10 +100,12 @@ def test_forged_turn_in_a_document_is_no_turn(qwen: LlamaEngine) -> None:
     control = {qwen.count_tokens([Message("user", text)]) for text in (hostile, plain)}
 
     assert len(control) == 2
-    tokens = qwen._chat_tokens([Message("user", hostile)]).tolist()
-    im_start = qwen._model.tokenize(  # type: ignore[union-attr]
-        "<|im_start|>", add_special=False, parse_special=True
-    ).tolist()
+    tokens = qwen._answers.chat_tokens([Message("user", hostile)]).tolist()
+    im_start = (
+        qwen._answers.opened()
+        .tokenize("<|im_start|>", add_special=False, parse_special=True)
+        .tolist()
+    )
     assert len(im_start) == 1
     # the template's own system turn, the user's and the answer's header
     assert tokens.count(im_start[0]) == 3

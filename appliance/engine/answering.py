@@ -1,0 +1,552 @@
+"""Answers: the slots of one model, the queue before them, and the step that serves them all.
+
+One step is one ``llama_decode``: a token for every running answer, then prompt tokens of the others
+up to a budget that measured speed sets, so that a step stays under ``step_s`` and running answers
+keep streaming while a prompt is read.
+
+Two kinds of methods. ``accept``, ``enqueue``, ``cancel`` and the numbers are for any thread.
+``load``, ``admit``, ``step``, ``end_all`` and ``free`` are for the engine thread, which alone
+touches the context. The lock is shared with the engine; it guards queue, slots' work and counters
+and is never held during a native computation.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from appliance.engine.base import (
+    Finished,
+    FinishReason,
+    GenerationRequest,
+    Message,
+    Prefilled,
+    QueueUpdate,
+    Sampling,
+    Token,
+    Usage,
+)
+from appliance.engine.native import (
+    ABORTED,
+    DECODED,
+    AbortFlag,
+    Batch,
+    Context,
+    ContextShape,
+    Model,
+    Sampler,
+    sizes_of,
+)
+from appliance.engine.pace import Rate, chunk_tokens
+from appliance.engine.slots import Slot, TokenArray, choose_slot
+from appliance.engine.template import ChatTemplate
+from appliance.engine.textstream import TextStream
+from appliance.engine.waiting import WaitingRoom
+from appliance.engine.work import Clock, Work
+from appliance.errors import (
+    ApplianceError,
+    ContextOverflowError,
+    EngineError,
+    EngineStoppedError,
+    QueueFullError,
+)
+from appliance.system.gguf import inspect
+from appliance.units import Tokens
+
+_log = logging.getLogger(__name__)
+
+_LEAST_CHUNK = 32
+_FIRST_GUESS_S = 10.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one slot contributes to a step."""
+
+    slot: Slot[Work]
+    work: Work
+    tokens: TokenArray
+    output_row: int
+    is_prefill: bool
+
+
+class Answering:
+    """Slots, queue and context of the model that answers; see the module's text."""
+
+    def __init__(
+        self,
+        lock: threading.Condition,
+        *,
+        n_ctx: int,
+        n_slots: int,
+        n_batch: int,
+        max_queue: int,
+        step_s: float,
+    ) -> None:
+        self._lock = lock
+        self.n_ctx = n_ctx
+        self._max_queue = max_queue
+        self._step_s = step_s
+        self.model: Model | None = None
+        self.context: Context | None = None
+        self._template: ChatTemplate | None = None
+        self.abort = AbortFlag()
+        self.slots: list[Slot[Work]] = [Slot(seq_id) for seq_id in range(n_slots)]
+        self._batch = Batch(n_batch)
+        self._waiting: WaitingRoom[Work] = WaitingRoom()
+        self._in_step: set[Work] = set()
+        self._is_stopping = False
+        self._n_turns = 0
+        self._answer_s: float | None = None
+        self.n_steps = 0
+        self.n_prefilled = 0
+        self.n_decoded = 0
+        self.prefill_rate = Rate()
+        self.decode_rate = Rate()
+
+    # ---------------------------------------------------------------------------------------------
+    # for any thread
+
+    @property
+    def n_running(self) -> int:
+        """Answers in slots."""
+        return sum(slot.work is not None for slot in self.slots)
+
+    @property
+    def n_waiting(self) -> int:
+        """Answers in the queue."""
+        return len(self._waiting)
+
+    def opened(self) -> Model:
+        """Return the model.
+
+        Raises:
+            EngineStoppedError: it is not loaded (any more).
+        """
+        if self.model is None:
+            raise EngineStoppedError(state="stopped")
+        return self.model
+
+    def chat_tokens(self, messages: Sequence[Message]) -> TokenArray:
+        """Return the tokens of a conversation, ready to be answered.
+
+        Raises:
+            EngineError: the model has no chat template, or it refuses these messages.
+        """
+        model = self.opened()
+        if self._template is None:
+            raise EngineError("chat_template_missing", model=model.path.stem)
+        return model.prompt_tokens(self._template.render(messages))
+
+    def accept(self, request: GenerationRequest) -> Work:
+        """Return the work for a request that can be served.
+
+        Raises:
+            ContextOverflowError: prompt and answer do not fit.
+            EngineError: the prompt is empty or a sampler setting makes no sense.
+        """
+        _demand_sane(request.sampling)
+        if request.prompt is not None:
+            prompt = self.opened().prompt_tokens(request.prompt)
+        else:
+            prompt = self.chat_tokens(request.messages)
+        if len(prompt) == 0:
+            raise EngineError("empty_prompt")
+        n_reserved = 1 if request.max_tokens is None else max(request.max_tokens, 1)
+        if len(prompt) + n_reserved > self.n_ctx:
+            raise ContextOverflowError(
+                n_prompt_tokens=len(prompt), n_reserved=n_reserved, n_ctx=self.n_ctx
+            )
+        n_most = self.n_ctx - len(prompt)
+        if request.max_tokens is not None:
+            n_most = min(n_most, max(request.max_tokens, 0))
+        return Work(
+            request=request,
+            prompt=prompt,
+            n_prompt=len(prompt),
+            n_most=n_most,
+            clock=Clock(accepted=time.monotonic()),
+            stream=TextStream(request.stop),
+        )
+
+    def enqueue(self, work: Work) -> None:
+        """Put accepted work into the queue; the lock is held.
+
+        Raises:
+            QueueFullError: the queue is full; facts say when to come back.
+        """
+        n_waiting = len(self._waiting)
+        if n_waiting >= self._max_queue:
+            wait_s = self._wait_s(n_waiting) or _FIRST_GUESS_S
+            raise QueueFullError(n_waiting=n_waiting, retry_after_s=max(1, round(wait_s)))
+        self._waiting.add(work, int(work.request.priority), work.request.client)
+        self._announce_positions()
+        self._lock.notify_all()
+
+    def cancel(self, work: Work) -> None:
+        """End ``work``: at once while it waits, within one step once it runs."""
+        with self._lock:
+            if work.is_over or work.is_cancelled:
+                return
+            work.is_cancelled = True
+            if self._waiting.remove(work):
+                self._finish(work, FinishReason.CANCELLED)
+                self._announce_positions()
+            elif work in self._in_step:
+                self.abort.set()
+            self._lock.notify_all()
+
+    def stop(self) -> None:
+        """Leave the running step; the lock is held and no other step will follow."""
+        self._is_stopping = True
+        self.abort.set()
+
+    def _wait_s(self, position: int) -> float | None:
+        if self._answer_s is None:
+            return None
+        return self._answer_s * position / len(self.slots)
+
+    def _announce_positions(self) -> None:
+        """Tell every waiting answer its place if it changed; the lock is held."""
+        for position, work in enumerate(self._waiting.ordered(), start=1):
+            if work.position != position:
+                work.position = position
+                work.events.put(QueueUpdate(position, self._wait_s(position)))
+
+    # ---------------------------------------------------------------------------------------------
+    # loading and freeing, on the engine thread
+
+    def load(
+        self,
+        path: Path,
+        *,
+        n_gpu_layers: int,
+        n_threads: int,
+        progress: Callable[[float], bool],
+        memory: dict[str, int],
+    ) -> None:
+        """Open the model, make its context and read its weights once.
+
+        Args:
+            path: the GGUF.
+            n_gpu_layers: layers to offload.
+            n_threads: CPU threads.
+            progress: called while loading; False abandons it.
+            memory: what was allocated is added here.
+
+        Raises:
+            ModelMissingError, ModelRejectedError, EngineError: it cannot be used; nothing is left.
+        """
+        inspect(path)
+        model: Model | None = None
+        context: Context | None = None
+        try:
+            with sizes_of(memory):
+                model = Model(path, n_gpu_layers=n_gpu_layers, progress=progress)
+                n_ctx = min(self.n_ctx, model.n_ctx_train)
+                shape = ContextShape(
+                    n_cells=n_ctx * len(self.slots),
+                    n_batch=self._batch.capacity,
+                    n_seq=len(self.slots),
+                    n_threads=n_threads,
+                )
+                context = Context(model, shape, self.abort)
+            template = _template_of(model)
+            self._warm_up(model, context)
+        except ApplianceError:
+            if context is not None:
+                context.close()
+            if model is not None:
+                model.close()
+            raise
+        with self._lock:
+            self.n_ctx = n_ctx
+            self.model, self.context, self._template = model, context, template
+
+    def _warm_up(self, model: Model, context: Context) -> None:
+        """Read every weight once, so that the first visitor does not wait for the disk."""
+        token = np.array([max(model.bos, model.eos, 0)], dtype=np.int32)
+        self._batch.clear()
+        self._batch.add(token, 0, 0, wants="last")
+        context.decode(self._batch)
+        context.clear()
+
+    def end_all(self, error: ApplianceError, *, is_failure: bool) -> None:
+        """Refuse what waits with ``error``; what runs ends with it too, or cancelled.
+
+        The lock is held.
+        """
+        for slot in self.slots:
+            if slot.work is not None and is_failure:
+                self._over(slot.work, error)
+                slot.work = None
+            elif slot.work is not None:
+                self._vacate(slot, FinishReason.CANCELLED)
+        while len(self._waiting):
+            work, _client = self._waiting.pop()
+            self._over(work, error)
+
+    def free(self) -> None:
+        """Free context and model; idempotent."""
+        if self.context is not None:
+            self.context.close()
+        if self.model is not None:
+            self.model.close()
+        self.context = None
+
+    # ---------------------------------------------------------------------------------------------
+    # serving, on the engine thread
+
+    def admit(self) -> None:
+        """Give free slots to waiting answers."""
+        context = self.context
+        if context is None:
+            return
+        while any(slot.work is None for slot in self.slots):
+            with self._lock:
+                if not len(self._waiting):
+                    return
+                work, client = self._waiting.pop()
+                work.client = client
+                self._announce_positions()
+            self._start(work, context)
+
+    def _start(self, work: Work, context: Context) -> None:
+        assert self.model is not None  # noqa: S101 (a context has a model)
+        choice = choose_slot(self.slots, work.prompt, can_share=context.model.has_rollback)
+        slot, source, n_common = choice.slot, choice.source, choice.n_common
+        kept = source.tokens[:n_common]
+        if slot is not source:
+            context.remove(slot.seq_id, 0)
+            context.share(source.seq_id, slot.seq_id, n_common)
+        elif not context.remove(slot.seq_id, n_common):
+            # A recurrent state cannot be wound back: start over.
+            context.remove(slot.seq_id, 0)
+            kept = kept[:0]
+        self._n_turns += 1
+        work.sampler = Sampler(self.model, work.request.sampling)
+        work.n_cached = work.n_read = len(kept)
+        work.clock.started = time.monotonic()
+        with self._lock:
+            slot.tokens = kept.copy()
+            slot.last_used = self._n_turns
+            slot.work = work
+
+    def step(self, *, may_prefill: bool) -> None:
+        """Evaluate one batch for all running answers and handle its outcome."""
+        context = self.context
+        if context is None:
+            return
+        with self._lock:
+            self.abort.clear()
+            for slot in self.slots:
+                if slot.work is not None and slot.work.is_cancelled:
+                    self._vacate(slot, FinishReason.CANCELLED)
+            parts = self._plan(may_prefill=may_prefill)
+            # A cancelled answer in its decode phase waits for the end of a short step; only one
+            # that is reading its prompt is worth throwing the others' step away.
+            self._in_step = {part.work for part in parts if part.is_prefill}
+            if self._is_stopping:
+                self.abort.set()
+        if not parts:
+            return
+        started = time.monotonic()
+        try:
+            status = context.decode(self._batch)
+        except EngineError as error:
+            self._fail_running(error)
+            return
+        finally:
+            with self._lock:
+                self._in_step = set()
+        took = time.monotonic() - started
+        self.n_steps += 1
+        if status == ABORTED:
+            self._drop_cancelled_prefills(context)
+        elif status == DECODED:
+            self._after_decode(parts, took)
+        else:
+            self._fail_running(EngineError(cause="the KV cache has no room left"))
+
+    def _plan(self, *, may_prefill: bool) -> list[Part]:
+        """Fill the batch: a token for each decoding slot, then prompt tokens up to the budget."""
+        self._batch.clear()
+        parts: list[Part] = []
+        running = [(slot, slot.work) for slot in self.slots if slot.work is not None]
+        for slot, work in running:
+            if not work.is_prefilling:
+                tokens = np.array([work.pending], dtype=np.int32)
+                row = self._batch.add(tokens, slot.seq_id, len(slot.tokens), wants="last")
+                parts.append(Part(slot, work, tokens, row, is_prefill=False))
+        if not may_prefill:
+            return parts
+        target_s = self._step_s if parts else 2 * self._step_s
+        most = self._batch.room
+        budget = chunk_tokens(self.prefill_rate, target_s, least=_LEAST_CHUNK, most=most)
+        for slot, work in sorted(running, key=lambda pair: pair[0].last_used):
+            if not work.is_prefilling or budget <= 0:
+                continue
+            tokens = work.prompt[work.n_read : work.n_read + budget]
+            is_last = work.n_read + len(tokens) == len(work.prompt)
+            wants = "last" if is_last else "none"
+            row = self._batch.add(tokens, slot.seq_id, len(slot.tokens), wants=wants)
+            parts.append(Part(slot, work, tokens, row, is_prefill=True))
+            budget -= len(tokens)
+        return parts
+
+    def _after_decode(self, parts: Sequence[Part], took: float) -> None:
+        n_prefill = sum(len(part.tokens) for part in parts if part.is_prefill)
+        n_decode = len(parts) - sum(part.is_prefill for part in parts)
+        if n_prefill:
+            self.prefill_rate.add(n_prefill, took)
+        else:
+            self.decode_rate.add(n_decode, took)
+        with self._lock:
+            self.n_prefilled += n_prefill
+        for part in parts:
+            part.slot.tokens = np.concatenate([part.slot.tokens, part.tokens])
+            work = part.work
+            if part.is_prefill:
+                work.n_read += len(part.tokens)
+                if work.is_prefilling:
+                    self._say_prefilled(work)
+                    continue
+                work.clock.prefilled = time.monotonic()
+                self._say_prefilled(work)
+            if work.n_most == 0:
+                self._end(part.slot, FinishReason.LENGTH)
+            else:
+                self._sample(part)
+
+    def _say_prefilled(self, work: Work) -> None:
+        work.events.put(Prefilled(Tokens(work.n_read), Tokens(len(work.prompt))))
+
+    def _sample(self, part: Part) -> None:
+        """Choose the next token of an answer and show what can be shown."""
+        work, context, model = part.work, self.context, self.model
+        assert work.sampler is not None  # noqa: S101 (a running answer has one)
+        assert context is not None  # noqa: S101 (a step has one)
+        assert model is not None  # noqa: S101 (a context has one)
+        token = work.sampler.sample(context, part.output_row)
+        if model.ends_answer(token):
+            self._end(part.slot, FinishReason.STOP)
+            return
+        work.n_out += 1
+        with self._lock:
+            self.n_decoded += 1
+        self._show(work, work.stream.feed(model.piece(token)))
+        if work.stream.is_stopped:
+            self._end(part.slot, FinishReason.STOP)
+        elif work.n_out >= work.n_most:
+            self._end(part.slot, FinishReason.LENGTH)
+        else:
+            work.pending = token
+
+    def _show(self, work: Work, text: str) -> None:
+        if not text:
+            return
+        if work.clock.first_text is None:
+            work.clock.first_text = time.monotonic()
+        work.events.put(Token(text))
+
+    def _end(self, slot: Slot[Work], reason: FinishReason) -> None:
+        with self._lock:
+            self._vacate(slot, reason)
+
+    def _vacate(self, slot: Slot[Work], reason: FinishReason) -> None:
+        """Finish a slot's answer; what the cache holds of it stays for the next turn."""
+        work = slot.work
+        assert work is not None  # noqa: S101 (callers pass busy slots)
+        slot.work = None
+        self._waiting.done(work.client)
+        if reason is FinishReason.CANCELLED and work.is_prefilling and self.context is not None:
+            self.context.remove(slot.seq_id, 0)
+            slot.tokens = slot.tokens[:0]
+        if reason is not FinishReason.CANCELLED:
+            took = time.monotonic() - (work.clock.started or work.clock.accepted)
+            self._answer_s = took if self._answer_s is None else 0.7 * self._answer_s + 0.3 * took
+        self._finish(work, reason)
+
+    def _finish(self, work: Work, reason: FinishReason) -> None:
+        """Send the last events and free what the answer owned."""
+        if not work.stream.is_stopped:
+            self._show(work, work.stream.finish())
+        usage = Usage(Tokens(work.n_prompt), Tokens(work.n_out), Tokens(work.n_cached))
+        timings = work.clock.timings(time.monotonic())
+        self._over(work, Finished(reason, work.stream.text, usage, timings))
+
+    def _over(self, work: Work, last: Finished | ApplianceError) -> None:
+        work.is_over = True
+        if work.sampler is not None:
+            work.sampler.close()
+        work.events.put(last)
+
+    def _drop_cancelled_prefills(self, context: Context) -> None:
+        """A step was left early: end the cancelled, put the others' cells back as they were."""
+        with self._lock:
+            for slot in self.slots:
+                if slot.work is not None and slot.work.is_cancelled:
+                    self._vacate(slot, FinishReason.CANCELLED)
+        for slot in self.slots:
+            if not context.remove(slot.seq_id, len(slot.tokens)):
+                context.remove(slot.seq_id, 0)
+                self._reread(slot)
+
+    def _reread(self, slot: Slot[Work]) -> None:
+        """The cache of this slot is gone: read what it held again as a prompt."""
+        work = slot.work
+        if work is not None and not work.is_prefilling:
+            answered = np.array([work.pending], dtype=np.int32)
+            work.prompt = np.concatenate([slot.tokens, answered])
+        if work is not None:
+            work.n_read = 0
+        slot.tokens = slot.tokens[:0]
+
+    def _fail_running(self, error: EngineError) -> None:
+        """The context cannot be trusted after this: fail its answers and empty it."""
+        _log.error("a step failed: %s", error)
+        with self._lock:
+            for slot in self.slots:
+                work, slot.work = slot.work, None
+                slot.tokens = slot.tokens[:0]
+                if work is not None:
+                    self._waiting.done(work.client)
+                    self._over(work, error)
+        if self.context is not None:
+            self.context.clear()
+
+
+def _template_of(model: Model) -> ChatTemplate | None:
+    source = model.meta("tokenizer.chat_template")
+    if not source:
+        return None
+    return ChatTemplate(
+        source,
+        bos=model.spelling(model.bos),
+        eos=model.spelling(model.eos),
+        control_tokens=model.control_spellings(),
+    )
+
+
+def _demand_sane(sampling: Sampling) -> None:
+    """Refuse settings that llama.cpp would answer with an assertion, which ends the process."""
+    limits = {
+        "temperature": (0.0, 100.0),
+        "top_p": (0.0, 1.0),
+        "min_p": (0.0, 1.0),
+        "top_k": (0, 1 << 20),
+        "repeat_penalty": (0.01, 100.0),
+        "presence_penalty": (-1e9, 1e9),
+        "frequency_penalty": (-1e9, 1e9),
+    }
+    for name, (least, most) in limits.items():
+        value = getattr(sampling, name)
+        if not math.isfinite(value) or not least <= value <= most:
+            raise EngineError("bad_sampling", field=name, value=str(value), least=least, most=most)
