@@ -29,7 +29,8 @@ TEST_CASE(death_with_another_text_is_a_failure) {
 }
 
 TEST_CASE(survival_is_a_failure_where_death_is_expected) {
-    const check::Ending ending = check::run_child([] { EXPECT_DEATH("by name", std::fputs("by name", stderr)); });
+    const check::Ending ending =
+        check::run_child([] { EXPECT_DEATH("by name", std::fputs("by name", stderr)); });
 
     CHECK_EQ(ending.exit_status, 1);
 }

@@ -51,8 +51,7 @@ inline void report(const char * file, int line, const std::string & what) {
     std::fprintf(stderr, "%s:%d: FAILED: %s\n", file, line, what.c_str());
 }
 
-template <typename T>
-std::string show(const T & value) {
+template <typename T> std::string show(const T & value) {
     std::ostringstream out;
     if constexpr (std::is_enum_v<T>) {
         out << static_cast<long long>(value);
@@ -104,7 +103,8 @@ inline Ending run_child(const std::function<void()> & body) {
     return ending;
 }
 
-inline void expect_death(const char * file, int line, const char * needle, const std::function<void()> & body) {
+inline void expect_death(const char * file, int line, const char * needle,
+                         const std::function<void()> & body) {
     const Ending ending = run_child(body);
     const bool named    = ending.output.find(needle) != std::string::npos;
     if (ending.signal != SIGABRT || !named) {
@@ -170,7 +170,9 @@ inline int main(int argc, char ** argv) {
     static void test_##name()
 
 #define TEST_MAIN()                                                                                          \
-    int main(int argc, char ** argv) { return check::main(argc, argv); }
+    int main(int argc, char ** argv) {                                                                       \
+        return check::main(argc, argv);                                                                      \
+    }
 
 // Notes a failure and goes on.
 #define CHECK(condition)                                                                                     \

@@ -1,8 +1,8 @@
 // generate MODEL.gguf PLUGIN.so|cpu N TOKEN...
 //
-// Loads a model with the stock libllama, on the plugin or on the CPU, feeds the given token numbers and prints
-// the N best tokens that follow, one a line. Also the end-to-end check under qemu, where there is no Python.
-// Exit status: 0 done, 1 failed (the reason on stderr), 2 usage.
+// Loads a model with the stock libllama, on the plugin or on the CPU, feeds the given token numbers and
+// prints the N best tokens that follow, one a line. Also the end-to-end check under qemu, where there is no
+// Python. Exit status: 0 done, 1 failed (the reason on stderr), 2 usage.
 #include "ggml-backend.h"
 #include "llama.h"
 
@@ -52,7 +52,8 @@ int generate(const char * model_path, bool on_cpu, long n_predict, std::vector<l
     }
     const int n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model.get()));
     for (long i = 0; i < n_predict; ++i) {
-        if (llama_decode(context.get(), llama_batch_get_one(prompt.data(), static_cast<int>(prompt.size()))) != 0) {
+        if (llama_decode(context.get(),
+                         llama_batch_get_one(prompt.data(), static_cast<int>(prompt.size()))) != 0) {
             return fail("llama_decode failed");
         }
         prompt = {best_token(llama_get_logits_ith(context.get(), -1), n_vocab)};

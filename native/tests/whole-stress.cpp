@@ -1,5 +1,5 @@
-// 1,000 graphs on the plugin over the simulator, with random stream delays and four calling threads: every one
-// must give the same bits as the first, and the simulator must have nothing to say.
+// 1,000 graphs on the plugin over the simulator, with random stream delays and four calling threads: every
+// one must give the same bits as the first, and the simulator must have nothing to say.
 //
 // Ten children with ten seeds; in each, four threads with a backend of their own compute 25 times a small
 // transformer block at M = 1 and M = 17 (the two matmul paths of the chip). Set NATIVE_SEED to repeat a run.
@@ -75,10 +75,10 @@ class Block {
         norm_               = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, kEmbd);
 
         ggml_tensor * x = ggml_mul(ctx, ggml_rms_norm(ctx, input_, 1e-6F), norm_);
-        auto heads      = [&](ggml_tensor * t) { return ggml_reshape_3d(ctx, t, head_size, kHeads, n_tokens_); };
-        auto turn       = [&](ggml_tensor * t) {
-            return ggml_rope_ext(ctx, t, positions_, nullptr, head_size, GGML_ROPE_TYPE_NEOX, 4096, 10000.0F, 1.0F,
-                                       0.0F, 1.0F, 32.0F, 1.0F);
+        auto heads = [&](ggml_tensor * t) { return ggml_reshape_3d(ctx, t, head_size, kHeads, n_tokens_); };
+        auto turn  = [&](ggml_tensor * t) {
+            return ggml_rope_ext(ctx, t, positions_, nullptr, head_size, GGML_ROPE_TYPE_NEOX, 4096, 10000.0F,
+                                  1.0F, 0.0F, 1.0F, 32.0F, 1.0F);
         };
         ggml_tensor * q = turn(heads(ggml_mul_mat(ctx, weight(kEmbd, kEmbd), x)));
         ggml_tensor * k = turn(heads(ggml_mul_mat(ctx, weight(kEmbd, kEmbd), x)));
@@ -87,8 +87,9 @@ class Block {
         k               = ggml_cont(ctx, ggml_permute(ctx, k, 0, 2, 1, 3));
         v               = ggml_cont(ctx, ggml_permute(ctx, v, 1, 2, 0, 3));
         ggml_tensor * s = ggml_soft_max_ext(ctx, ggml_mul_mat(ctx, k, q), mask_, 0.25F, 0.0F);
-        ggml_tensor * a = ggml_cont_2d(ctx, ggml_permute(ctx, ggml_mul_mat(ctx, v, s), 0, 2, 1, 3), kEmbd, n_tokens_);
-        x               = ggml_add(ctx, ggml_mul_mat(ctx, weight(kEmbd, kEmbd), a), input_);
+        ggml_tensor * a =
+            ggml_cont_2d(ctx, ggml_permute(ctx, ggml_mul_mat(ctx, v, s), 0, 2, 1, 3), kEmbd, n_tokens_);
+        x                  = ggml_add(ctx, ggml_mul_mat(ctx, weight(kEmbd, kEmbd), a), input_);
         ggml_tensor * gate = ggml_mul_mat(ctx, weight(kEmbd, kFf), x);
         ggml_tensor * up   = ggml_mul_mat(ctx, weight(kEmbd, kFf), x);
         output_ = ggml_add(ctx, ggml_mul_mat(ctx, weight(kFf, kEmbd), ggml_swiglu_split(ctx, gate, up)), x);
@@ -162,7 +163,8 @@ void compute_from_four_threads() {
             for (const int n_tokens : kTokens) {
                 Block block(backend.get(), n_tokens);
                 for (int run = 0; run < kRuns; ++run) {
-                    const std::string line = "digest M=" + std::to_string(n_tokens) + " " + digest(block.run());
+                    const std::string line =
+                        "digest M=" + std::to_string(n_tokens) + " " + digest(block.run());
                     const std::lock_guard<std::mutex> lock(mutex);
                     results.insert(line);
                 }
@@ -181,7 +183,8 @@ void compute_from_four_threads() {
 
 TEST_CASE(thousand_runs_with_random_delays_agree) {
     const char * fixed = std::getenv("NATIVE_SEED");
-    const unsigned base = fixed != nullptr ? unsigned(std::strtoul(fixed, nullptr, 10)) : std::random_device{}() % 100000;
+    const unsigned base =
+        fixed != nullptr ? unsigned(std::strtoul(fixed, nullptr, 10)) : std::random_device{}() % 100000;
     std::set<std::string> results;
     for (unsigned seed = base; seed < base + kSeeds; ++seed) {
         const std::string config = "{\"chip\": \"310B4\", \"threads\": 2, \"seed\": " + std::to_string(seed) +
