@@ -9,3 +9,6 @@ if(STOCK_GGML AND STOCK_GGML_BASE)
         add_dependencies(whole-stress ggml_cann310b)
     endif()
 endif()
+
+# The cost model against the decode speeds that the public add-on published.
+native_test(whole-addon-pattern SOURCES whole-addon-pattern.cpp LIBS acl_sim_client REQUIRES ascendcl nnopbase opapi)
