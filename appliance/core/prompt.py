@@ -94,7 +94,7 @@ def neutral(text: str) -> str:
 
 
 def without_orders(text: str) -> str:
-    """Return ``text`` without the sentences that address the model instead of informing a reader."""
+    """Return ``text`` without the sentences that address the model, not a reader."""
     kept = [s for s in split_sentences(text) if not _ORDERS.search(s)]
     return "".join(kept).strip()
 

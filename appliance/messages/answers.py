@@ -35,4 +35,16 @@ SENTENCES: dict[str, Sentence] = {
         "The {n_left_out} oldest turns of this conversation no longer fit and were left out.",
         "本次对话最早的 {n_left_out} 轮已放不下，没有参与这次回答。",
     ),
+    "question_empty": Sentence(
+        "The question is empty.",
+        "问题是空的。",
+        "Write what you want to know.",
+        "请写下您想知道的内容。",
+    ),
+    "question_too_long": Sentence(
+        "The question has {n_chars} characters; at most {max_chars} can be searched for.",
+        "问题有 {n_chars} 个字符，最多可以搜索 {max_chars} 个。",
+        "Ask shorter, and put long texts into the inbox as a document.",
+        "请缩短问题；较长的文字请作为文档放进收件文件夹。",
+    ),
 }

@@ -35,4 +35,10 @@ SENTENCES: dict[str, Sentence] = {
         "Stop it first, or use another data folder.",
         "请先停止它，或使用另一个数据文件夹。",
     ),
+    "conversation_not_found": Sentence(
+        "There is no conversation {name}.",
+        "没有对话 {name}。",
+        "It may have been deleted; start a new one.",
+        "它可能已被删除；请开始新的对话。",
+    ),
 }

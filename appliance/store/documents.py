@@ -112,6 +112,20 @@ class DocumentsTable:
             ).fetchone()
             return int(row[0]) if row else 0
 
+    def undo_attempt(self, path: bytes) -> None:
+        """Take back an attempt that the file was not to blame for (a full disk)."""
+        with self._db.write() as db:
+            db.execute("UPDATE files SET attempts = max(0, attempts - 1) WHERE path = ?", (path,))
+
+    def renote(self, path: bytes, size_bytes: int, mtime_ns: int) -> None:
+        """Record that a file changed while it was read, whatever its size and time say."""
+        with self._db.write() as db:
+            db.execute(
+                "UPDATE files SET size_bytes = ?, mtime_ns = ?, state = 'seen', attempts = 0"
+                " WHERE path = ?",
+                (size_bytes, mtime_ns, path),
+            )
+
     def requeue(self, path: bytes) -> None:
         """Have a file read again whatever its state."""
         with self._db.write() as db:

@@ -96,8 +96,8 @@ def dense_search(
     vector: npt.NDArray[np.float32],
     k: int,
     collection: str | None = None,
-) -> list[tuple[int, float]]:
-    """Return the nearest passages as (id, cosine)."""
+) -> tuple[list[tuple[int, float]], tuple[float, float] | None]:
+    """Return the nearest passages as (id, cosine), and the query's background."""
     if collection is None:
         return matrix.scan(vector, k)
     with db.read() as connection:

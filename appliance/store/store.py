@@ -85,6 +85,14 @@ class Store:
         """Durably count an attempt to read a file before it starts."""
         return self._documents.begin_attempt(path)
 
+    def undo_attempt(self, path: bytes) -> None:
+        """Take back an attempt that the file was not to blame for."""
+        self._documents.undo_attempt(path)
+
+    def renote_file(self, path: bytes, size_bytes: int, mtime_ns: int) -> None:
+        """Have a file read again because it changed while it was read."""
+        self._documents.renote(path, size_bytes, mtime_ns)
+
     def requeue_file(self, path: bytes) -> None:
         """Have a file read again whatever its state."""
         self._documents.requeue(path)
@@ -144,6 +152,14 @@ class Store:
         """Return passages by id."""
         return self._documents.get_passages(ids)
 
+    def count_files(self) -> tuple[int, int]:
+        """Return how many files wait to be read, and how many there are."""
+        with self._db.read() as db:
+            row = db.execute(
+                "SELECT total(state IN ('seen', 'settled', 'hashed')), count(*) FROM files"
+            ).fetchone()
+        return int(row[0]), int(row[1])
+
     # Vectors
 
     def embedder_id(self) -> str | None:
@@ -201,18 +217,18 @@ class Store:
         self._matrix.remove([ids[n] for n in kept])
         self._matrix.add([ids[n] for n in kept], rows[kept])
 
-    def finish_documents(self) -> None:
-        """Make documents ready whose last passage has a vector, or that have no passage."""
+    def finish_documents(self) -> int:
+        """Make documents ready that lack no vector; returns how many that were."""
         with self._db.write() as db:
-            self._finish_documents(db)
+            return self._finish_documents(db)
 
-    def _finish_documents(self, db: sqlite3.Connection) -> None:
-        db.execute(
+    def _finish_documents(self, db: sqlite3.Connection) -> int:
+        return db.execute(
             "UPDATE documents SET state = CASE problems WHEN '[]' THEN 'ready' ELSE 'partial' END"
             " WHERE state = 'searchable' AND NOT EXISTS (SELECT 1 FROM passages p"
             " WHERE p.document_id = documents.id"
             " AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.passage_id = p.id))"
-        )
+        ).rowcount
 
     def reset_vectors(self, embedder_id: str) -> None:
         """Drop every vector and have all documents embedded anew by another model."""
@@ -251,8 +267,8 @@ class Store:
 
     def dense_search(
         self, vector: npt.NDArray[np.float32], k: int, collection: str | None = None
-    ) -> list[tuple[int, float]]:
-        """Return the nearest passages as (id, cosine)."""
+    ) -> tuple[list[tuple[int, float]], tuple[float, float] | None]:
+        """Return the nearest passages as (id, cosine), and the query's background."""
         return search.dense_search(self._db, self._matrix, vector, k, collection)
 
     # Conversations
@@ -297,6 +313,23 @@ class Store:
                 " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
                 (key, value),
             )
+
+    def count_pending_work(self) -> int:
+        """Return how many files or documents are not finished."""
+        with self._db.read() as db:
+            return int(db.execute("SELECT count(*) FROM jobs").fetchone()[0])
+
+    def has_passages(self, collection: str | None = None) -> bool:
+        """Whether anything can be found at all, or in one collection."""
+        with self._db.read() as db:
+            if collection is None:
+                return db.execute("SELECT 1 FROM passages LIMIT 1").fetchone() is not None
+            row = db.execute(
+                "SELECT 1 FROM passages p JOIN files f ON f.document_id = p.document_id"
+                " WHERE f.collection = ? LIMIT 1",
+                (collection,),
+            ).fetchone()
+        return row is not None
 
     def jobs(self) -> list[dict[str, Any]]:
         """Return pending work, derived from the states of files and documents."""

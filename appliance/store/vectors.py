@@ -15,6 +15,7 @@ import numpy.typing as npt
 import simsimd
 
 _GROW = 1024
+_LEAST_BACKGROUND = 16
 
 
 def quantise(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.int8]:
@@ -80,12 +81,17 @@ class VectorMatrix:
 
     def scan(
         self, vector: npt.NDArray[np.float32], k: int, allowed: set[int] | None = None
-    ) -> list[tuple[int, float]]:
-        """Return the ``k`` nearest passages as (id, cosine), best first."""
+    ) -> tuple[list[tuple[int, float]], tuple[float, float] | None]:
+        """Return the ``k`` nearest passages as (id, cosine), best first, and the background.
+
+        The background is mean and standard deviation of the query's cosines over all rows but the
+        nearest few percent, that is over passages that have nothing to do with it; None below
+        ``_LEAST_BACKGROUND`` rows, where it would mean nothing.
+        """
         with self._lock:
             n = len(self._at)
             if n == 0 or self._rows.shape[1] != len(vector):
-                return []
+                return [], None
             query = quantise(vector[np.newaxis, :])
             distances = np.asarray(simsimd.cdist(query, self._rows[:n], "cosine"))[0]
             cosines = 1.0 - distances
@@ -95,8 +101,12 @@ class VectorMatrix:
                 cosines, ids = cosines[mask], ids[mask]
             k = min(k, len(ids))
             if k == 0:
-                return []
+                return [], None
+            background = None
+            if n >= _LEAST_BACKGROUND:
+                far = np.sort(cosines)[: max(_LEAST_BACKGROUND // 2, int(len(cosines) * 0.95))]
+                background = float(far.mean()), float(far.std())
             top = np.argpartition(-cosines, k - 1)[:k]
             # Ties are broken by id, so that the order never depends on where a row happens to lie.
             top = top[np.lexsort((ids[top], -cosines[top]))]
-            return [(int(ids[i]), float(cosines[i])) for i in top]
+            return [(int(ids[i]), float(cosines[i])) for i in top], background
