@@ -86,10 +86,15 @@ def standalone(question: str, history: Sequence[tuple[str, str]]) -> str:
 
 @dataclass(frozen=True)
 class Question:
-    """What a front end passes on; ``None`` means the configured default."""
+    """What a front end passes on; ``None`` means the configured default.
+
+    ``history`` holds earlier (question, answer) pairs, oldest first, of a client that keeps its
+    conversation itself; it counts only without ``conversation``. ``remember`` False records nothing.
+    """
 
     text: str
     conversation: str | None = None
+    history: tuple[tuple[str, str], ...] = ()
     collection: str | None = None
     mode: Mode | None = None
     lang: Lang | None = None
@@ -129,7 +134,9 @@ class Turn:
         """
         box, question = self._assistant, self._question
         self._started = box.clock.monotonic()
-        history = box.conversations.history(self._conversation) if self._conversation else []
+        history: Sequence[tuple[str, str]] = question.history
+        if self._conversation is not None:
+            history = box.conversations.history(self._conversation)
         if self._conversation is None and question.remember:
             self._conversation = box.conversations.begin(question.client)
         found = box.retriever.search(
@@ -147,7 +154,8 @@ class Turn:
             yield Evidence(tuple(citations.values()))
             answer = yield from self._generate(history, hits, citations)
 
-        if self._conversation is not None and answer.finish_reason != "cancelled":
+        is_whole = answer.finish_reason != "cancelled"
+        if self._conversation is not None and question.remember and is_whole:
             box.conversations.record(self._conversation, question.text, answer)
         yield answer
 

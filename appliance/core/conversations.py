@@ -8,7 +8,7 @@ from collections import OrderedDict
 
 from appliance.core.events import Answer
 from appliance.errors import NotFoundError
-from appliance.store import Store
+from appliance.store import ConversationRow, Store
 
 MAX_UNKEPT = 256
 """Unkept conversations held in memory at once; the one unused for longest is forgotten first."""
@@ -72,3 +72,14 @@ class Conversations:
             if self._unkept.pop(conversation, None) is not None:
                 return
         self._store.delete_conversation(conversation)
+
+    def kept(self) -> list[ConversationRow]:
+        """Return the conversations in the store, the newest first."""
+        return self._store.conversations()
+
+    def forget_all(self) -> int:
+        """Delete every conversation, kept or not; returns how many there were."""
+        with self._lock:
+            n_unkept = len(self._unkept)
+            self._unkept.clear()
+        return n_unkept + self._store.delete_all_conversations()
