@@ -30,6 +30,7 @@ from appliance.engine.base import (
     Token,
     Usage,
 )
+from appliance.store import DocumentRow, FileRow, PassageRow
 
 __all__ = [
     "DOCUMENTS_MODEL",
@@ -39,8 +40,10 @@ __all__ = [
     "Citation",
     "Core",
     "Delta",
+    "DocumentRow",
     "EngineStatus",
     "Evidence",
+    "FileRow",
     "FinishReason",
     "Finished",
     "Generation",
@@ -50,6 +53,7 @@ __all__ = [
     "IngestWorker",
     "Message",
     "Notice",
+    "PassageRow",
     "Prefilled",
     "Progress",
     "Question",

@@ -62,6 +62,17 @@ class Conversations:
         if not conversation.startswith("unkept-"):
             self._store.add_turn(conversation, question, answer.as_json())
 
+    def kept(self) -> list[ConversationRow]:
+        """Return the conversations in the store, the newest first."""
+        return self._store.conversations()
+
+    def forget_all(self) -> int:
+        """Delete every conversation, kept or not; returns how many there were."""
+        with self._lock:
+            n_unkept = len(self._unkept)
+            self._unkept.clear()
+        return n_unkept + self._store.delete_all_conversations()
+
     def forget(self, conversation: str) -> None:
         """Delete a conversation everywhere.
 

@@ -6,6 +6,7 @@ engine, the store or a parser.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import PurePosixPath
@@ -20,10 +21,18 @@ from appliance.core.conversations import Conversations
 from appliance.core.ingest import IngestWorker, Progress
 from appliance.core.retrieve import Retriever, SearchResult
 from appliance.engine.base import Engine, EngineStatus, Generation, GenerationRequest, Priority
-from appliance.errors import BadRequestError, LimitExceededError, NotFoundError, StoreFullError
+from appliance.errors import (
+    BadRequestError,
+    Fact,
+    LimitExceededError,
+    NotFoundError,
+    StoreFullError,
+)
 from appliance.store import DocumentRow, FileRow, PassageRow, Store
 from appliance.system import files
 from appliance.system.clock import Clock
+
+_log = logging.getLogger(__name__)
 
 DOCUMENTS_MODEL = "documents"
 """Model name under which the OpenAI API answers from the documents."""
@@ -51,7 +60,7 @@ class Core:
         self._assistant = Assistant(
             engine, self._retriever, self.conversations, config.assistant, clock
         )
-        self._problems: dict[str, dict[str, Any]] = {}
+        self._problems: dict[str, tuple[str, dict[str, Fact]]] = {}
 
     # Questions
 
@@ -170,6 +179,23 @@ class Core:
             raise StoreFullError(path=str(folder)) from error
         return path.relative_to(self.config.inbox_dir).as_posix()
 
+    def apply(
+        self,
+        moved: Sequence[tuple[bytes, bytes]],
+        gone: Sequence[bytes],
+        noted: Sequence[tuple[bytes, int, int]],
+    ) -> None:
+        """Make the store's list of files follow the folder's.
+
+        Args:
+            moved: (old, new) paths of renamed files.
+            gone: paths that are no longer there.
+            noted: (path, bytes, mtime in ns) of new or changed files.
+        """
+        if moved or gone or noted:
+            self._store.apply_listing(moved, gone, noted)
+            self._ingest.poke()
+
     # State
 
     def progress(self) -> Progress:
@@ -184,12 +210,18 @@ class Core:
         """Return inconsistencies of the store; an empty list is a healthy one."""
         return self._store.check()
 
-    def report(self, name: str, problem: dict[str, Any] | None) -> None:
-        """Set or clear a standing problem that ``status`` shows (``{"code", "facts"}``)."""
-        if problem is None:
-            self._problems.pop(name, None)
-        else:
-            self._problems[name] = problem
+    def report(self, name: str, code: str | None, facts: dict[str, Fact] | None = None) -> None:
+        """Set or clear (``code`` None) a standing problem that ``status`` shows."""
+        if code is None:
+            if self._problems.pop(name, None) is not None:
+                _log.info("%s: fine again", name)
+        elif self._problems.get(name) != (code, facts or {}):
+            _log.warning("%s: %s %s", name, code, facts)
+            self._problems[name] = (code, facts or {})
+
+    def problems(self) -> list[tuple[str, dict[str, Fact]]]:
+        """Return standing problems as (code, facts)."""
+        return list(self._problems.values())
 
     def engine_status(self) -> EngineStatus:
         """Return a snapshot of the engine."""

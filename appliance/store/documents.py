@@ -83,20 +83,38 @@ class DocumentsTable:
 
     def note(self, path: bytes, size_bytes: int, mtime_ns: int) -> FileRow:
         """Record a file that is new or changed; an unchanged one is left as it is."""
-        display = display_of(path)
         with self._db.write() as db:
-            db.execute(
-                "INSERT INTO files"
-                " (path, display, collection, size_bytes, mtime_ns, state, noted_at)"
-                " VALUES (?, ?, ?, ?, ?, 'seen', ?)"
-                " ON CONFLICT (path) DO UPDATE SET size_bytes = excluded.size_bytes,"
-                " mtime_ns = excluded.mtime_ns, state = 'seen', attempts = 0, error_code = NULL,"
-                " error_facts = '{}', noted_at = excluded.noted_at"
-                " WHERE files.size_bytes <> excluded.size_bytes"
-                " OR files.mtime_ns <> excluded.mtime_ns",
-                (path, display, collection_of(display), size_bytes, mtime_ns, time.time()),
-            )
+            self._note(db, path, size_bytes, mtime_ns)
             return _file(self._row(db, path))
+
+    def _note(self, db: sqlite3.Connection, path: bytes, size_bytes: int, mtime_ns: int) -> None:
+        display = display_of(path)
+        db.execute(
+            "INSERT INTO files"
+            " (path, display, collection, size_bytes, mtime_ns, state, noted_at)"
+            " VALUES (?, ?, ?, ?, ?, 'seen', ?)"
+            " ON CONFLICT (path) DO UPDATE SET size_bytes = excluded.size_bytes,"
+            " mtime_ns = excluded.mtime_ns, state = 'seen', attempts = 0, error_code = NULL,"
+            " error_facts = '{}', noted_at = excluded.noted_at"
+            " WHERE files.size_bytes <> excluded.size_bytes"
+            " OR files.mtime_ns <> excluded.mtime_ns",
+            (path, display, collection_of(display), size_bytes, mtime_ns, time.time()),
+        )
+
+    def apply_listing(
+        self,
+        moved: Sequence[tuple[bytes, bytes]],
+        gone: Sequence[bytes],
+        noted: Sequence[tuple[bytes, int, int]],
+    ) -> list[int]:
+        """Follow a whole look at the folder in one transaction."""
+        with self._db.write() as db:
+            for old, new in moved:
+                self._move(db, old, new)
+            dropped = self._forget(db, gone)
+            for path, size_bytes, mtime_ns in noted:
+                self._note(db, path, size_bytes, mtime_ns)
+            return dropped
 
     def set_state(self, path: bytes, state: FileState) -> None:
         """Move a file to a state between ``seen`` and ``hashed``."""
@@ -138,36 +156,57 @@ class DocumentsTable:
     def fail(self, path: bytes, code: str, facts: dict[str, Fact]) -> list[int]:
         """Mark a file failed and drop what it said before."""
         with self._db.write() as db:
-            db.execute(
-                "UPDATE files SET state = 'failed', error_code = ?, error_facts = ?,"
-                " document_id = NULL WHERE path = ?",
-                (code, json.dumps(facts, ensure_ascii=False), path),
+            return self._unlink(
+                db,
+                path,
+                "state = 'failed', error_code = ?, error_facts = ?",
+                (code, json.dumps(facts, ensure_ascii=False)),
             )
-            return self._drop_unlinked(db)
 
     def ignore(self, path: bytes) -> list[int]:
         """Forget a file's text but remember the path as unwanted until its bytes change."""
         with self._db.write() as db:
-            db.execute(
-                "UPDATE files SET state = 'ignored', document_id = NULL WHERE path = ?", (path,)
-            )
-            return self._drop_unlinked(db)
+            return self._unlink(db, path, "state = 'ignored'", ())
 
     def forget(self, paths: Iterable[bytes]) -> list[int]:
         """Remove files that are gone, and documents no other file holds."""
         with self._db.write() as db:
-            db.executemany("DELETE FROM files WHERE path = ?", [(path,) for path in paths])
-            return self._drop_unlinked(db)
+            return self._forget(db, paths)
 
     def move(self, old: bytes, new: bytes) -> None:
         """Rename a file; its document stays as it is."""
-        display = display_of(new)
         with self._db.write() as db:
-            db.execute("DELETE FROM files WHERE path = ? AND path <> ?", (new, old))
-            db.execute(
-                "UPDATE files SET path = ?, display = ?, collection = ? WHERE path = ?",
-                (new, display, collection_of(display), old),
-            )
+            self._move(db, old, new)
+
+    def _move(self, db: sqlite3.Connection, old: bytes, new: bytes) -> None:
+        display = display_of(new)
+        db.execute(
+            "UPDATE files SET path = ?, display = ?, collection = ? WHERE path = ?",
+            (new, display, collection_of(display), old),
+        )
+
+    def _forget(self, db: sqlite3.Connection, paths: Iterable[bytes]) -> list[int]:
+        dropped: list[int] = []
+        for path in paths:
+            row = db.execute(
+                "DELETE FROM files WHERE path = ? RETURNING document_id", (path,)
+            ).fetchone()
+            if row is not None:
+                dropped += self._drop_if_unlinked(db, row[0])
+        return dropped
+
+    def _unlink(
+        self, db: sqlite3.Connection, path: bytes, change: str, values: tuple[str, ...]
+    ) -> list[int]:
+        """Set a file's state and part it from its document."""
+        row = db.execute("SELECT document_id FROM files WHERE path = ?", (path,)).fetchone()
+        if row is None:
+            return []
+        db.execute(
+            f"UPDATE files SET {change}, document_id = NULL WHERE path = ?",  # noqa: S608
+            (*values, path),
+        )
+        return self._drop_if_unlinked(db, row[0])
 
     # Documents
 
@@ -177,8 +216,7 @@ class DocumentsTable:
             row = db.execute("SELECT id FROM documents WHERE sha256 = ?", (sha256,)).fetchone()
             if row is None:
                 return None, []
-            self._link(db, path, row["id"])
-            return int(row["id"]), self._drop_unlinked(db)
+            return int(row["id"]), self._link(db, path, row["id"])
 
     def commit(
         self,
@@ -191,7 +229,7 @@ class DocumentsTable:
         """Write a parsed document and point the file at it; what it said before goes with it."""
         terms = [terms_text(p.text, p.heading) for p in passages]
         with self._db.write() as db:
-            gone = self._drop_document(db, sha256)
+            gone = self._drop_same(db, sha256)
             document_id = int(
                 db.execute(
                     "INSERT INTO documents (sha256, size_bytes, format, title, encoding, n_pages,"
@@ -228,8 +266,7 @@ class DocumentsTable:
                 db.execute(
                     "INSERT INTO passages_fts (rowid, terms) VALUES (?, ?)", (passage_id, text)
                 )
-            self._link(db, path, document_id)
-            gone += self._drop_unlinked(db)
+            gone += self._link(db, path, document_id)
             return document_id, gone
 
     def documents(self) -> list[DocumentRow]:
@@ -302,51 +339,53 @@ class DocumentsTable:
         ).fetchone()
         return row
 
-    def _link(self, db: sqlite3.Connection, path: bytes, document_id: int) -> None:
+    def _link(self, db: sqlite3.Connection, path: bytes, document_id: int) -> list[int]:
+        """Point a file at a document; what only this file held before goes."""
+        row = db.execute("SELECT document_id FROM files WHERE path = ?", (path,)).fetchone()
+        if row is None:
+            # The file was forgotten while it was read.
+            return self._drop_if_unlinked(db, document_id)
         db.execute(
             "UPDATE files SET state = 'linked', document_id = ?, attempts = 0, error_code = NULL,"
             " error_facts = '{}' WHERE path = ?",
             (document_id, path),
         )
+        return self._drop_if_unlinked(db, row[0])
 
-    def _drop_document(self, db: sqlite3.Connection, sha256: bytes) -> list[int]:
-        """Remove the document with these bytes, so that it can be written anew (reindex)."""
+    def _drop_same(self, db: sqlite3.Connection, sha256: bytes) -> list[int]:
+        """Remove a document with these bytes, so that it can be written anew (reindex)."""
         row = db.execute("SELECT id FROM documents WHERE sha256 = ?", (sha256,)).fetchone()
         if row is None:
             return []
         db.execute(
-            "UPDATE files SET document_id = NULL, state = 'seen' WHERE document_id = ?",
-            (row["id"],),
+            "UPDATE files SET document_id = NULL, state = 'seen' WHERE document_id = ?", (row[0],)
         )
-        return self._drop_unlinked(db)
+        return self._drop_if_unlinked(db, row[0])
 
-    def _drop_unlinked(self, db: sqlite3.Connection) -> list[int]:
-        """Remove documents no file points at, everywhere; return the ids of their passages."""
-        orphans = [
-            row[0]
-            for row in db.execute(
-                "SELECT id FROM documents d WHERE NOT EXISTS"
-                " (SELECT 1 FROM files f WHERE f.document_id = d.id)"
-            )
-        ]
-        gone: list[int] = []
-        for document_id in orphans:
-            rows = db.execute(
-                "SELECT id, text, heading FROM passages WHERE document_id = ?", (document_id,)
-            ).fetchall()
-            db.executemany(
-                "INSERT INTO passages_fts (passages_fts, rowid, terms) VALUES ('delete', ?, ?)",
-                [(row["id"], terms_text(row["text"], row["heading"])) for row in rows],
-            )
-            db.execute(
-                "DELETE FROM vectors WHERE passage_id IN"
-                " (SELECT id FROM passages WHERE document_id = ?)",
-                (document_id,),
-            )
-            db.execute("DELETE FROM passages WHERE document_id = ?", (document_id,))
-            db.execute("DELETE FROM documents WHERE id = ?", (document_id,))
-            gone += [row["id"] for row in rows]
-        return gone
+    def _drop_if_unlinked(self, db: sqlite3.Connection, document_id: int | None) -> list[int]:
+        """Remove a document no file points at, everywhere; return the ids of its passages."""
+        if document_id is None:
+            return []
+        held = db.execute(
+            "SELECT 1 FROM files WHERE document_id = ? LIMIT 1", (document_id,)
+        ).fetchone()
+        if held is not None:
+            return []
+        rows = db.execute(
+            "SELECT id, text, heading FROM passages WHERE document_id = ?", (document_id,)
+        ).fetchall()
+        db.executemany(
+            "INSERT INTO passages_fts (passages_fts, rowid, terms) VALUES ('delete', ?, ?)",
+            [(row["id"], terms_text(row["text"], row["heading"])) for row in rows],
+        )
+        db.execute(
+            "DELETE FROM vectors WHERE passage_id IN"
+            " (SELECT id FROM passages WHERE document_id = ?)",
+            (document_id,),
+        )
+        db.execute("DELETE FROM passages WHERE document_id = ?", (document_id,))
+        db.execute("DELETE FROM documents WHERE id = ?", (document_id,))
+        return [row["id"] for row in rows]
 
 
 def _file(row: sqlite3.Row) -> FileRow:

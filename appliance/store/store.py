@@ -105,6 +105,15 @@ class Store:
         """Forget a file's text until its bytes change."""
         self._matrix.remove(self._documents.ignore(path))
 
+    def apply_listing(
+        self,
+        moved: Sequence[tuple[bytes, bytes]],
+        gone: Sequence[bytes],
+        noted: Sequence[tuple[bytes, int, int]],
+    ) -> None:
+        """Follow a whole look at the folder (renamed, gone, new or changed) in one transaction."""
+        self._matrix.remove(self._documents.apply_listing(moved, gone, noted))
+
     def forget_files(self, paths: Iterable[bytes]) -> None:
         """Remove files that are gone, in one transaction."""
         self._matrix.remove(self._documents.forget(paths))

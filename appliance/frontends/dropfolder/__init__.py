@@ -1,1 +1,5 @@
-"""The inbox folder: what changed on disk becomes work for the ingest queue."""
+"""The inbox folder: what changed on disk becomes work for the ingest worker."""
+
+from appliance.frontends.dropfolder.frontend import Inbox
+
+__all__ = ["Inbox"]
