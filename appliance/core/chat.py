@@ -89,7 +89,7 @@ class Question:
     """What a front end passes on; ``None`` means the configured default.
 
     ``history`` holds earlier (question, answer) pairs, oldest first, of a client that keeps its
-    conversation itself; it counts only without ``conversation``. ``remember`` False records nothing.
+    conversation itself; it counts only without ``conversation``. ``remember`` False keeps nothing.
     """
 
     text: str

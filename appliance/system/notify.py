@@ -87,7 +87,7 @@ class Heartbeat:
 
 
 def _watchdog_s(environ: Mapping[str, str], pid: int) -> float | None:
-    """Return seconds between pings: half of what the manager allows; None if it does not watch us."""
+    """Return seconds between pings: half of what is allowed; None if nobody watches us."""
     try:
         usec = int(environ["WATCHDOG_USEC"])
         watched = int(environ.get("WATCHDOG_PID", pid))

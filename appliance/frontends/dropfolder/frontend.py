@@ -38,6 +38,7 @@ class Inbox:
         self._thread: threading.Thread | None = None
         self._observer: BaseObserver | None = None
         self._identities: dict[bytes, tuple[int, int]] = {}
+        self._looking = threading.Lock()
 
     def start(self) -> None:
         """Start watching; an inbox that cannot be read is reported and tried again."""
@@ -52,6 +53,10 @@ class Inbox:
             self._thread.join()
             self._thread = None
 
+    def rescan(self) -> None:
+        """Compare folder and store now; they agree when this returns. Callable from any thread."""
+        self._look()
+
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
@@ -64,6 +69,10 @@ class Inbox:
             self._unwatch()
 
     def _look(self) -> None:
+        with self._looking:
+            self._compare()
+
+    def _compare(self) -> None:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             picture = scan.take(os.fsencode(self._folder))

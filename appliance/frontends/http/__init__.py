@@ -1,1 +1,1 @@
-"""The HTTP front end: OpenAI-shaped API, the box's own API, event streams."""
+"""HTTP: OpenAI's API and our own, over one core; loopback only unless a key is set."""

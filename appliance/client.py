@@ -1,0 +1,230 @@
+"""A synchronous client of the daemon over HTTP; imports nothing heavy.
+
+The stream of an answer is server-sent events: ``event: <type>`` and ``data: <JSON>`` lines, a blank
+line between events, lines that begin with ``:`` to show that the daemon lives. Closing the stream
+early is how an answer is stopped: the daemon notices and frees the engine within one step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import secrets
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+from urllib.parse import quote, urlencode, urlsplit
+
+from appliance.errors import ApplianceError, DaemonUnreachableError
+
+_CONNECT_S = 5.0
+_SILENCE_S = 60.0
+"""Longest silence of a living daemon: it sends a comment every 15 s while an answer waits."""
+
+_BLOCK = 256 * 1024
+
+Query = Mapping[str, str | int | bool | None]
+
+
+class RemoteError(ApplianceError):
+    """What the daemon answered instead of a result; code and facts are the daemon's."""
+
+
+class Answering:
+    """The events of one answer as ``(type, data)`` pairs; close it early to stop the answer."""
+
+    def __init__(self, client: Client, connection: http.client.HTTPConnection) -> None:
+        self._client = client
+        self._connection = connection
+        self._socket = connection.sock
+        self._response = connection.getresponse()
+
+    def __enter__(self) -> Answering:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield events until ``answer``.
+
+        Raises:
+            RemoteError: the answer failed.
+            DaemonUnreachableError: the daemon went away.
+        """
+        with self._client.translated_errors():
+            if self._response.status != http.HTTPStatus.OK:
+                raise _remote_error(self._response.status, self._response.read())
+            name, data = "message", ""
+            while line := self._response.readline():
+                text = line.decode("utf-8").rstrip("\r\n")
+                if text.startswith("event: "):
+                    name = text.removeprefix("event: ")
+                elif text.startswith("data: "):
+                    data += text.removeprefix("data: ")
+                elif not text and data:
+                    event = json.loads(data)
+                    if name == "error":
+                        raise RemoteError(event["error"]["code"], **event["error"]["facts"])
+                    yield name, event
+                    if name == "answer":
+                        return
+                    name, data = "message", ""
+        raise DaemonUnreachableError("daemon_lost", url=self._client.url)
+
+    def close(self) -> None:
+        """Hang up; the daemon stops an answer that is still running."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._response.close()
+        self._connection.close()
+
+
+class Client:
+    """Talks to one daemon.
+
+    Args:
+        url: its base, e.g. ``http://127.0.0.1:8080``.
+        api_key: sent as a bearer token when given.
+        language: ``zh`` or ``en``, for sentences the daemon makes.
+    """
+
+    def __init__(self, url: str, api_key: str | None = None, language: str = "en") -> None:
+        self.url = url.rstrip("/")
+        parts = urlsplit(url)
+        self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
+        self._headers = {"Accept-Language": language, "User-Agent": "appliance"}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+
+    @classmethod
+    def of_data_folder(
+        cls, data: Path, runtime_file: Path, api_key: str | None = None, language: str = "en"
+    ) -> Client:
+        """Return a client of the daemon that runs on ``data``.
+
+        Raises:
+            DaemonUnreachableError: none runs there.
+        """
+        try:
+            url = json.loads(runtime_file.read_text(encoding="utf-8"))["url"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DaemonUnreachableError(path=str(data)) from error
+        client = cls(url, api_key, language)
+        try:
+            client.get("/healthz", timeout_s=_CONNECT_S)
+        except DaemonUnreachableError as error:
+            raise DaemonUnreachableError(path=str(data)) from error
+        return client
+
+    def get(self, path: str, query: Query | None = None, *, timeout_s: float = _SILENCE_S) -> Any:  # noqa: ANN401 - JSON
+        """Return the JSON that ``path`` answers with.
+
+        Raises:
+            RemoteError: the daemon refused.
+            DaemonUnreachableError: nobody answers.
+        """
+        return self._call("GET", _with_query(path, query), timeout_s=timeout_s)
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401 - JSON
+        """Send ``body`` as JSON; see ``get``."""
+        return self._call("POST", path, json.dumps(body or {}).encode(), "application/json")
+
+    def delete(self, path: str) -> Any:  # noqa: ANN401 - JSON
+        """Delete ``path``; see ``get``."""
+        return self._call("DELETE", path)
+
+    def ask(self, question: str, **options: str | bool | None) -> Answering:
+        """Ask and return the running answer; ``options`` are those of ``POST /api/ask``.
+
+        Raises:
+            DaemonUnreachableError: nobody answers.
+        """
+        body = {"question": question, **{k: v for k, v in options.items() if v is not None}}
+        with self.translated_errors():
+            connection = self._connect(_SILENCE_S)
+            try:
+                connection.request(
+                    "POST",
+                    "/api/ask",
+                    json.dumps(body).encode(),
+                    {**self._headers, "Content-Type": "application/json"},
+                )
+                return Answering(self, connection)
+            except BaseException:
+                connection.close()
+                raise
+
+    def upload(self, name: str, content: BinaryIO, collection: str = "") -> Any:  # noqa: ANN401
+        """Put a document into the inbox and return ``{"path": ...}``; see ``get`` for errors."""
+        boundary = secrets.token_hex(16)
+        safe = name.replace('"', "%22").replace("\r", "").replace("\n", "")
+        head = (
+            f'--{boundary}\r\nContent-Disposition: form-data; name="collection"\r\n\r\n'
+            f"{collection}\r\n--{boundary}\r\n"
+            f'Content-Disposition: form-data; name="file"; filename="{safe}"\r\n'
+            "Content-Type: application/octet-stream\r\n\r\n"
+        ).encode()
+
+        def blocks() -> Iterator[bytes]:
+            yield head
+            while block := content.read(_BLOCK):
+                yield block
+            yield f"\r\n--{boundary}--\r\n".encode()
+
+        return self._call(
+            "POST", "/api/documents", blocks(), f"multipart/form-data; boundary={boundary}"
+        )
+
+    @contextlib.contextmanager
+    def translated_errors(self) -> Iterator[None]:
+        """Turn what the connection raises into ``DaemonUnreachableError``."""
+        try:
+            yield
+        except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
+            raise DaemonUnreachableError("daemon_lost", url=self.url) from error
+
+    def _connect(self, timeout_s: float) -> http.client.HTTPConnection:
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=_CONNECT_S)
+        connection.connect()
+        connection.sock.settimeout(timeout_s)
+        return connection
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: bytes | Iterator[bytes] | None = None,
+        content_type: str | None = None,
+        *,
+        timeout_s: float = _SILENCE_S,
+    ) -> Any:  # noqa: ANN401 - JSON
+        headers = {**self._headers, **({"Content-Type": content_type} if content_type else {})}
+        with self.translated_errors(), contextlib.closing(self._connect(timeout_s)) as connection:
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            content = response.read()
+            if response.status >= http.HTTPStatus.BAD_REQUEST:
+                raise _remote_error(response.status, content)
+            return json.loads(content)
+
+
+def _with_query(path: str, query: Query | None) -> str:
+    given = {key: value for key, value in (query or {}).items() if value is not None}
+    return f"{quote(path)}?{urlencode(given)}" if given else quote(path)
+
+
+def _remote_error(status: int, content: bytes) -> RemoteError:
+    try:
+        error = json.loads(content)["error"]
+        return RemoteError(error["code"], **error["facts"])
+    except (ValueError, KeyError, TypeError):
+        return RemoteError("internal", what=f"HTTP {status}")

@@ -1,0 +1,343 @@
+"""The daemon: build the parts in order, run, stop in reverse order.
+
+    config > data folder > store (lock, check, migrate) > engine (loads behind) > core > ingest
+    > inbox > HTTP > READY=1
+
+Whatever happens (a signal, an error while starting, a reload) the way out is the same: each part
+that was started is stopped, the last one first, each within a deadline; who was late is logged.
+SIGTERM and SIGINT ask for a stop and the second one forces it; SIGHUP reads the configuration again
+and rebuilds the parts with it; SIGUSR1 prints the stack of every thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import TypeVar
+
+from appliance import config as configuration
+from appliance.config import Config, models_dir
+from appliance.core import Core, IngestWorker
+from appliance.engine.base import Engine
+from appliance.errors import EXIT_DONE, EXIT_FAILED, ApplianceError, FrontendError, StoreFullError
+from appliance.frontends.dropfolder import Inbox
+from appliance.frontends.http.frontend import HttpFrontend
+from appliance.messages import Lang, explain
+from appliance.models import ModelStore
+from appliance.store import Store
+from appliance.system import files, log
+from appliance.system.clock import Clock
+from appliance.system.notify import Heartbeat, Notifier
+
+_log = logging.getLogger(__name__)
+
+PLUGIN_NAME = "libggml-cann310b.so"
+
+STOP_DEADLINES_S = {"http": 6.0, "inbox": 3.0, "ingest": 8.0, "engine": 10.0, "store": 5.0}
+"""Seconds each part may take to stop; their sum stays below the unit's TimeoutStopSec."""
+
+_TICK_S = 1.0
+_NO_WATCHDOG_S = 60.0
+
+T = TypeVar("T")
+MakeEngine = Callable[[Config], Engine]
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """What ``appliance serve`` was told beside the configuration file."""
+
+    data: Path
+    port: int | None = None
+    ready_file: Path | None = None
+    debug: bool = False
+    lang: Lang = "en"
+
+
+@dataclass(frozen=True)
+class Box:
+    """The running parts."""
+
+    config: Config
+    core: Core
+    http: HttpFrontend
+
+
+class Parts:
+    """Started parts, stopped in reverse order, each within its deadline."""
+
+    def __init__(self) -> None:
+        self._stops: list[tuple[str, Callable[[], None]]] = []
+        self.late: list[str] = []
+
+    def started(self, name: str, part: T, stop: Callable[[], None]) -> T:
+        """Note a part with the call that stops it."""
+        self._stops.append((name, stop))
+        return part
+
+    def stop_all(self) -> None:
+        """Stop everything; a part that fails or is late does not keep the others from stopping."""
+        while self._stops:
+            name, stop = self._stops.pop()
+            stopper = threading.Thread(target=_stop_one, args=(name, stop), name=f"stop-{name}")
+            stopper.start()
+            stopper.join(STOP_DEADLINES_S[name])
+            if stopper.is_alive():
+                _log.error("%s did not stop within %.0f s", name, STOP_DEADLINES_S[name])
+                self.late.append(name)
+
+
+def _stop_one(name: str, stop: Callable[[], None]) -> None:
+    try:
+        stop()
+    except Exception:  # noqa: BLE001 - the parts below it must still be stopped
+        _log.exception("%s failed while stopping", name)
+
+
+@contextlib.contextmanager
+def open_box(
+    config: Config, clock: Clock, make_engine: MakeEngine, lang: Lang = "en"
+) -> Iterator[Box]:
+    """Start every part, and stop them all when left.
+
+    Args:
+        config: what is in force.
+        clock: time for every part.
+        make_engine: returns the engine, which may still load.
+        lang: language of sentences for clients that name none.
+
+    Raises:
+        ConfigError: the address needs a key.
+        StoreError: the store is locked, damaged, too new, or its disk is full.
+        FrontendError: the port is taken, or the data folder cannot be used.
+    """
+    parts = Parts()
+    try:
+        _make_folders(config)
+        store = Store.open(config.database)
+        parts.started("store", store, store.close)
+        engine = make_engine(config)
+        parts.started("engine", engine, engine.close)
+        ingest = IngestWorker(config, store, engine, clock)
+        core = Core(config, store, engine, ingest, clock)
+        ingest.start()
+        parts.started("ingest", ingest, ingest.stop)
+        inbox = Inbox(core, clock)
+        inbox.start()
+        parts.started("inbox", inbox, inbox.stop)
+        http = HttpFrontend(core, clock, default_lang=lang, rescan=inbox.rescan)
+        parts.started("http", http, http.stop)
+        yield Box(config, core, http)
+    finally:
+        parts.stop_all()
+        if parts.late:
+            # Their threads would keep the interpreter from ending; the store survives a kill.
+            logging.shutdown()
+            os._exit(EXIT_FAILED)
+
+
+def make_engine(config: Config) -> Engine:
+    """Return the engine for the configured models; a missing one is its problem, not ours."""
+    # llama.cpp takes a third of a second to import; a command that fails earlier need not wait.
+    from appliance.engine.llama import LlamaEngine
+
+    models = ModelStore(models_dir(config))
+    generation, generation_problem = _model(models, config.models.generation)
+    embedding, embedding_problem = _model(models, config.models.embedding)
+    engine = config.engine
+    return LlamaEngine(
+        generation,
+        embedding,
+        n_ctx=engine.n_ctx,
+        n_slots=engine.n_slots,
+        n_threads=engine.n_threads or None,
+        n_batch=engine.n_batch,
+        max_queue=engine.max_queue,
+        device=engine.device,
+        plugin_path=plugin_path(config),
+        model_problem=generation_problem,
+        embedder_problem=embedding_problem,
+    )
+
+
+def plugin_path(config: Config) -> Path | None:
+    """Return the NPU plugin's library: the configured one, else the installed one, else None."""
+    if config.engine.plugin is not None:
+        return Path(config.engine.plugin).expanduser()
+    installed = Path(__file__).resolve().parent / PLUGIN_NAME
+    return installed if installed.is_file() else None
+
+
+def _model(models: ModelStore, name: str) -> tuple[Path | None, ApplianceError | None]:
+    try:
+        return models.path(name), None
+    except ApplianceError as error:
+        return None, error
+
+
+def _make_folders(config: Config) -> None:
+    try:
+        config.data.mkdir(parents=True, exist_ok=True)
+        config.runtime_file.parent.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        cause = error.strerror or str(error)
+        raise FrontendError("data_unusable", path=str(config.data), cause=cause) from error
+    # An inbox that cannot be made (read-only stick) is reported by the inbox itself.
+    with contextlib.suppress(OSError):
+        config.inbox_dir.mkdir(parents=True, exist_ok=True)
+
+
+# --------------------------------------------------------------------------------------------------
+# running
+
+
+def run(
+    options: ServeOptions,
+    environ: Mapping[str, str],
+    clock: Clock | None = None,
+    engine: MakeEngine = make_engine,
+) -> int:
+    """Serve until told to stop; returns the exit status.
+
+    Raises:
+        ApplianceError: the box could not be started.
+    """
+    clock = clock or Clock()
+    config = _configured(options)
+    log.set_up(config.log.level, debug=options.debug, environ=environ)
+    notifier = Notifier(environ)
+    with _Signals() as signals:
+        while True:
+            with open_box(config, clock, engine, options.lang) as box:
+                _announce(box, options, notifier)
+                try:
+                    config = _serve(box, options, signals, notifier, clock)
+                finally:
+                    notifier.stopping()
+                    box.config.runtime_file.unlink(missing_ok=True)
+            if config is box.config:
+                _log.info("stopped")
+                return EXIT_DONE
+            # A rebuilt box keeps the port that clients know.
+            if config.http.port == 0:
+                config = replace(config, http=replace(config.http, port=box.http.port))
+
+
+def _serve(
+    box: Box, options: ServeOptions, signals: _Signals, notifier: Notifier, clock: Clock
+) -> Config:
+    """Run until a stop, then return the same configuration; or, on a reload, the new one."""
+    beat = Heartbeat(notifier.watchdog_s or _NO_WATCHDOG_S)
+    shown = ""
+    while True:
+        received = signals.next(_TICK_S)
+        if received in (signal.SIGTERM, signal.SIGINT):
+            _log.info("stopping on %s", received.name)
+            return box.config
+        if received is signal.SIGHUP:
+            changed = _reloaded(box, options)
+            if changed is not None:
+                notifier.reloading()
+                return changed
+        if beat.is_due(box.core.steps(), clock.monotonic()) and notifier.watchdog_s is not None:
+            notifier.watchdog()
+        line = _status_line(box.core)
+        if line != shown and notifier.is_active:
+            notifier.status(line)
+            shown = line
+
+
+def _reloaded(box: Box, options: ServeOptions) -> Config | None:
+    """Return the configuration if it is good and differs from the one in force."""
+    try:
+        found = _configured(options)
+    except ApplianceError as error:
+        _log.warning("reload: %s", error)
+        box.core.report("reload", "reload_refused", {"cause": str(explain(error, options.lang))})
+        return None
+    box.core.report("reload", None)
+    is_same = found == replace(box.config, http=replace(box.config.http, port=found.http.port))
+    is_same = is_same and found.http.port in (0, box.http.port)
+    _log.info("reload: %s", "nothing changed" if is_same else "restarting the parts")
+    return None if is_same else found
+
+
+def _configured(options: ServeOptions) -> Config:
+    config = configuration.load(options.data)
+    if options.port is not None:
+        config = replace(config, http=replace(config.http, port=options.port))
+    return config
+
+
+def _announce(box: Box, options: ServeOptions, notifier: Notifier) -> None:
+    """Say where the box is, to programs and to the service manager."""
+    where = json.dumps({"url": box.http.url, "pid": os.getpid()}).encode() + b"\n"
+    for path in (box.config.runtime_file, options.ready_file):
+        if path is not None:
+            try:
+                files.write_whole(path, where)
+            except OSError as error:
+                if isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError):
+                    cause = error.strerror or str(error)
+                    raise FrontendError("file_unwritable", path=str(path), cause=cause) from error
+                raise StoreFullError(path=str(path)) from error
+    _log.info("listening on %s, data in %s", box.http.url, box.config.data)
+    notifier.ready(_status_line(box.core))
+
+
+def _status_line(core: Core) -> str:
+    """Return what ``systemctl status`` shows."""
+    engine, progress = core.engine_status(), core.progress()
+    line = f"model {engine.state}, {engine.n_running} running, {engine.n_waiting} waiting"
+    n_left = progress.n_files_waiting + progress.n_passages_waiting
+    return f"{line}, reading documents" if n_left else line
+
+
+class _Signals:
+    """Signals as items of a queue; handlers do nothing but put them there.
+
+    After the first request to stop, a second one ends the process at once: the store survives that
+    as it survives a power cut.
+    """
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[signal.Signals] = queue.SimpleQueue()
+        self._is_stopping = False
+        self._old: dict[signal.Signals, object] = {}
+
+    def __enter__(self) -> _Signals:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self._old[number] = signal.signal(number, self._handle)
+        faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        faulthandler.unregister(signal.SIGUSR1)
+        for number, handler in self._old.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def next(self, timeout_s: float) -> signal.Signals | None:
+        """Return the next signal, None after ``timeout_s`` without one."""
+        try:
+            return self._queue.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        found = signal.Signals(number)
+        if found is not signal.SIGHUP:
+            if self._is_stopping:
+                os._exit(EXIT_FAILED)
+            self._is_stopping = True
+        self._queue.put(found)

@@ -1,0 +1,725 @@
+"""The routes: OpenAI's API under ``/v1``, the box's own under ``/api``, ``/healthz``.
+
+docs/http-api.md describes every route. Nothing here decides policy: requests are taken apart, the
+core is asked, what it says is put into the shape the route speaks.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from appliance.core import (
+    DOCUMENTS_MODEL,
+    Answer,
+    Core,
+    Delta,
+    DocumentRow,
+    Evidence,
+    FileRow,
+    Finished,
+    GenerationEvent,
+    PassageRow,
+    Question,
+    Token,
+    TurnEvent,
+)
+from appliance.errors import (
+    ApplianceError,
+    BadRequestError,
+    EngineStoppedError,
+    FrontendError,
+    LimitExceededError,
+    NotFoundError,
+)
+from appliance.frontends.http import fields, openai, sse
+from appliance.frontends.http.crossing import Crossing
+from appliance.frontends.http.guard import Guard
+from appliance.frontends.http.replies import error_reply, reply
+from appliance.frontends.http.status import status_of
+from appliance.frontends.http.streams import AnswerReply
+from appliance.messages import Lang, sentence
+from appliance.system.clock import Clock
+
+_log = logging.getLogger(__name__)
+
+_MAX_BODY = 32 * 1024 * 1024
+"""Largest JSON body; 2048 long passages to embed are about 8 MB."""
+
+_MULTIPART_OVERHEAD = 64 * 1024
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def build_app(
+    core: Core,
+    crossing: Crossing,
+    guard: Guard,
+    clock: Clock,
+    *,
+    default_lang: Lang,
+    rescan: Callable[[], None],
+) -> ASGIApp:
+    """Return the application.
+
+    Args:
+        core: what the routes ask.
+        crossing: worker threads.
+        guard: checks every request first.
+        clock: for timestamps.
+        default_lang: language of sentences when the request names none.
+        rescan: compares inbox and store now, so that "nothing left to do" is true when said.
+    """
+    routes = Routes(core, crossing, clock, default_lang, rescan)
+    app = Starlette(
+        routes=routes.table(),
+        exception_handlers={
+            ApplianceError: routes.on_error,
+            HTTPException: routes.on_http_error,
+            Exception: routes.on_surprise,
+        },
+    )
+    app.router.redirect_slashes = False
+    return _Guarded(app, guard, default_lang, core.config.http.max_upload_bytes)
+
+
+class _Guarded:
+    """Checks key, host and origin, and the size of what comes in, before anything is read."""
+
+    def __init__(self, app: ASGIApp, guard: Guard, default_lang: Lang, max_upload: int) -> None:
+        self._app = app
+        self._guard = guard
+        self._default_lang = default_lang
+        self._max_upload = max_upload
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        headers = Headers(scope=scope)
+        path, lang = scope["path"], language_of(headers, self._default_lang)
+        is_upload = headers.get("content-type", "").startswith("multipart/")
+        limit = self._max_upload + _MULTIPART_OVERHEAD if is_upload else _MAX_BODY
+        error = self._guard.refusal(path, headers)
+        length = headers.get("content-length", "0")
+        if error is None and length.isdigit() and int(length) > limit:
+            error = LimitExceededError("body_too_large", limit=limit)
+        if error is not None:
+            await error_reply(error, path, lang)(scope, receive, send)
+            return
+        n_read = 0
+
+        async def counted() -> Message:
+            nonlocal n_read
+            message = await receive()
+            n_read += len(message.get("body", b""))
+            if n_read > limit:
+                raise LimitExceededError("body_too_large", limit=limit)
+            return message
+
+        await self._app(scope, counted, send)
+
+
+class Routes:
+    """One method a route."""
+
+    def __init__(
+        self,
+        core: Core,
+        crossing: Crossing,
+        clock: Clock,
+        default_lang: Lang,
+        rescan: Callable[[], None],
+    ) -> None:
+        self._core = core
+        self._crossing = crossing
+        self._clock = clock
+        self._default_lang = default_lang
+        self._rescan = rescan
+        self._created = int(clock.time())
+        self._started = clock.monotonic()
+
+    def table(self) -> list[Route]:
+        """Return every route with its one method."""
+        rows: list[tuple[str, str, Endpoint]] = [
+            ("GET", "/healthz", self.health),
+            ("GET", "/v1/models", self.models),
+            ("GET", "/v1/models/{name:path}", self.model),
+            ("POST", "/v1/chat/completions", self.chat_completions),
+            ("POST", "/v1/completions", self.completions),
+            ("POST", "/v1/embeddings", self.embeddings),
+            ("GET", "/api/status", self.status),
+            ("POST", "/api/ask", self.ask),
+            ("GET", "/api/search", self.search),
+            ("GET", "/api/documents", self.documents),
+            ("POST", "/api/documents", self.upload),
+            ("GET", "/api/documents/{id:int}", self.document),
+            ("GET", "/api/documents/{id:int}/passages", self.passages),
+            ("DELETE", "/api/documents/{id:int}", self.remove_document),
+            ("POST", "/api/documents/{id:int}/reindex", self.reindex_document),
+            ("GET", "/api/files", self.files),
+            ("POST", "/api/files/remove", self.remove_file),
+            ("POST", "/api/files/reindex", self.reindex_files),
+            ("GET", "/api/kb/stats", self.stats),
+            ("GET", "/api/kb/progress", self.progress),
+            ("POST", "/api/kb/rescan", self.rescan),
+            ("POST", "/api/kb/check", self.check),
+            ("GET", "/api/conversations", self.conversations),
+            ("DELETE", "/api/conversations", self.forget_conversations),
+            ("GET", "/api/conversations/{id}", self.conversation),
+            ("DELETE", "/api/conversations/{id}", self.forget_conversation),
+        ]
+        by_path: dict[str, dict[str, Endpoint]] = {}
+        for method, path, endpoint in rows:
+            by_path.setdefault(path, {})[method] = endpoint
+        return [
+            Route(path, _by_method(endpoints), methods=list(endpoints))
+            for path, endpoints in by_path.items()
+        ]
+
+    # ---------------------------------------------------------------------------------------------
+    # OpenAI
+
+    async def models(self, _request: Request) -> Response:
+        """List the model that answers, ``documents``, and the embedder."""
+        return reply(openai.model_list(self._model_names(), self._created))
+
+    async def model(self, request: Request) -> Response:
+        """Show one model."""
+        name = request.path_params["name"]
+        if name not in self._model_names():
+            raise self._unknown_model(name)
+        return reply(openai.model_object(name, self._created))
+
+    async def chat_completions(self, request: Request) -> Response:
+        """Answer with the bare model, or from the documents."""
+        call = openai.parse_chat(await self._body(request), _client_of(request))
+        return self._completion(call, request, is_chat=True)
+
+    async def completions(self, request: Request) -> Response:
+        """Continue a text with the bare model."""
+        call = openai.parse_completion(await self._body(request), _client_of(request))
+        return self._completion(call, request, is_chat=False)
+
+    def _completion(self, call: openai.Call, request: Request, *, is_chat: bool) -> Response:
+        shape = openai.Shape(
+            reply_id=f"{'chatcmpl' if is_chat else 'cmpl'}-{secrets.token_hex(12)}",
+            created=int(self._clock.time()),
+            model=call.model,
+            is_chat=is_chat,
+            wants_usage=call.wants_usage,
+        )
+        lang = self._lang(request)
+        if is_chat and call.model == DOCUMENTS_MODEL:
+            question, history = openai.turns_of(call.request.messages)
+            asked = Question(
+                text=question,
+                history=history,
+                collection=self._collection(call.collection),
+                mode=call.mode,
+                lang=call.lang,
+                client=call.request.client,
+                # The client keeps the conversation and sends it along; the box keeps nothing.
+                remember=False,
+            )
+            return AnswerReply[TurnEvent](
+                self._crossing,
+                lambda: self._core.ask(asked),
+                _KnowledgeTeller(shape),
+                is_stream=call.is_stream,
+                lang=lang,
+            )
+        self._demand_generation_model(call.model)
+        return AnswerReply[GenerationEvent](
+            self._crossing,
+            lambda: self._core.generate(call.request),
+            _ModelTeller(shape),
+            is_stream=call.is_stream,
+            lang=lang,
+        )
+
+    async def embeddings(self, request: Request) -> Response:
+        """Return one unit vector per text."""
+        call = openai.parse_embedding(await self._body(request))
+        names = self._embedder_names()
+        if call.model not in names:
+            raise NotFoundError("api_model_unknown", name=call.model, known=", ".join(names))
+
+        def embed() -> tuple[npt.NDArray[np.float32], int]:
+            n_tokens = sum(self._core.count_embed_tokens(text) for text in call.texts)
+            return self._core.embed(call.texts, call.kind), n_tokens
+
+        vectors, n_tokens = await self._crossing.call_slowly(embed)
+        if call.dimensions not in (None, vectors.shape[1]):
+            raise fields.wrong("dimensions", str(vectors.shape[1]))
+        body = openai.embeddings(vectors, call.model, n_tokens, as_base64=call.is_base64)
+        return reply(body)
+
+    def _generation_names(self) -> list[str]:
+        """Return the names the answering model goes by: its file's, and the configured one."""
+        return _names(self._core.engine_status().model, self._core.config.models.generation)
+
+    def _embedder_names(self) -> list[str]:
+        return _names(self._core.engine_status().embedder, self._core.config.models.embedding)
+
+    def _model_names(self) -> list[str]:
+        return list(
+            dict.fromkeys([*self._generation_names(), DOCUMENTS_MODEL, *self._embedder_names()])
+        )
+
+    def _demand_generation_model(self, name: str) -> None:
+        if name in self._generation_names():
+            return
+        status = self._core.engine_status()
+        if status.state == "loading":
+            # Its file's name is known only once it is loaded.
+            raise EngineStoppedError(state=status.state)
+        raise self._unknown_model(name)
+
+    def _unknown_model(self, name: str) -> NotFoundError:
+        known = ", ".join(self._model_names())
+        return NotFoundError("api_model_unknown", name=name, known=known)
+
+    # ---------------------------------------------------------------------------------------------
+    # questions and search
+
+    async def ask(self, request: Request) -> Response:
+        """Answer from the documents: a stream of events, or one object with ``stream: false``."""
+        body = await self._body(request)
+        question = Question(
+            text=fields.text(body, "question"),
+            conversation=fields.optional_text(body, "conversation"),
+            collection=self._collection(fields.optional_text(body, "collection")),
+            mode=fields.one_of(body, "mode", ("strict", "open")),
+            lang=fields.one_of(body, "lang", ("zh", "en")),
+            client=fields.optional_text(body, "client") or _client_of(request),
+            remember=fields.flag(body, "remember", default=True),
+        )
+        return AnswerReply[TurnEvent](
+            self._crossing,
+            lambda: self._core.ask(question),
+            _TurnTeller(),
+            is_stream=fields.flag(body, "stream", default=True),
+            lang=self._lang(request),
+        )
+
+    async def search(self, request: Request) -> Response:
+        """Return passages for ``q``; works while the models load."""
+        query = dict(request.query_params)
+        if not query.get("q", "").strip():
+            raise fields.wrong("q", "a text to search for")
+        k = _query_whole(query, "k", 8, low=1, high=100)
+        collection = self._collection(query.get("collection"))
+        found = await self._crossing.call_slowly(
+            self._core.search, query["q"], k=k, collection=collection
+        )
+        return reply(found.as_json())
+
+    # ---------------------------------------------------------------------------------------------
+    # documents and files
+
+    async def documents(self, _request: Request) -> Response:
+        """List the documents that can be asked about."""
+        rows = await self._crossing.call(self._core.documents)
+        collections = await self._crossing.call(self._core.collections)
+        return reply({"documents": [_document(row) for row in rows], "collections": collections})
+
+    async def document(self, request: Request) -> Response:
+        """Show one document."""
+        row = await self._crossing.call(self._core.document, request.path_params["id"])
+        return reply(_document(row))
+
+    async def passages(self, request: Request) -> Response:
+        """Return a document's text, passage by passage."""
+        document = request.path_params["id"]
+        await self._crossing.call(self._core.document, document)
+        rows = await self._crossing.call(self._core.passages, document)
+        return reply({"document": document, "passages": [_passage(row) for row in rows]})
+
+    async def upload(self, request: Request) -> Response:
+        """Put a file into the inbox; it is read like any other that is dropped there."""
+        if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+            raise fields.wrong("content-type", "multipart/form-data")
+        async with request.form(max_files=1, max_fields=4) as form:
+            file, collection = form.get("file"), form.get("collection") or ""
+            if not isinstance(file, UploadFile) or not file.filename:
+                raise fields.wrong("file", "a file with a name")
+            if not isinstance(collection, str):
+                raise fields.wrong("collection", "a string")
+            path = await self._crossing.call_slowly(
+                self._core.upload, file.filename, file.file, collection
+            )
+        return reply({"path": path}, HTTPStatus.CREATED)
+
+    async def remove_document(self, request: Request) -> Response:
+        """Forget a document under all its names; the files stay in the folder."""
+        return await self._for_each_path(request, self._core.remove)
+
+    async def reindex_document(self, request: Request) -> Response:
+        """Read a document again under all its names."""
+        return await self._for_each_path(request, self._core.reindex)
+
+    async def _for_each_path(self, request: Request, act: Callable[[str], FileRow]) -> Response:
+        row = await self._crossing.call(self._core.document, request.path_params["id"])
+        for path in row.paths:
+            await self._crossing.call(act, path)
+        return reply({"paths": list(row.paths)})
+
+    async def files(self, _request: Request) -> Response:
+        """List every file in the inbox with its state, and why it failed."""
+        lang = self._lang(_request)
+        rows = await self._crossing.call(self._core.files)
+        documents = {row.id: row for row in await self._crossing.call(self._core.documents)}
+        return reply(
+            {"files": [_file(row, documents.get(row.document_id or 0), lang) for row in rows]}
+        )
+
+    async def remove_file(self, request: Request) -> Response:
+        """Forget one file's text; the file stays in the folder."""
+        path = fields.text(await self._body(request), "path")
+        row = await self._crossing.call(self._core.remove, path)
+        return reply({"paths": [row.display]})
+
+    async def reindex_files(self, request: Request) -> Response:
+        """Read one file again, or all."""
+        body = await self._body(request)
+        if fields.flag(body, "all", default=False):
+            n_files = await self._crossing.call(self._core.reindex_all)
+            return reply({"n_files": n_files})
+        row = await self._crossing.call(self._core.reindex, fields.text(body, "path"))
+        return reply({"paths": [row.display], "n_files": 1})
+
+    # ---------------------------------------------------------------------------------------------
+    # knowledge base, conversations, state
+
+    async def stats(self, request: Request) -> Response:
+        """Count documents, passages, vectors, and say what failed."""
+        lang = self._lang(request)
+        stats = await self._crossing.call(self._core.stats)
+        failed = [
+            {
+                "path": row["path"],
+                "code": row["code"],
+                "reason": str(sentence(row["code"], lang, row["facts"])),
+            }
+            for row in stats["failed"]
+        ]
+        return reply({**stats, "failed": failed})
+
+    async def progress(self, _request: Request) -> Response:
+        """Say how far reading and embedding are."""
+        return reply(asdict(await self._crossing.call(self._core.progress)))
+
+    async def rescan(self, _request: Request) -> Response:
+        """Compare the inbox with the store now."""
+        await self._crossing.call_slowly(self._rescan)
+        return reply(asdict(await self._crossing.call(self._core.progress)))
+
+    async def check(self, _request: Request) -> Response:
+        """Look for inconsistencies in the store."""
+        return reply({"problems": await self._crossing.call_slowly(self._core.check)})
+
+    async def conversations(self, _request: Request) -> Response:
+        """List the conversations that are kept."""
+        rows = await self._crossing.call(self._core.conversations.kept)
+        return reply({"conversations": [asdict(row) for row in rows]})
+
+    async def conversation(self, request: Request) -> Response:
+        """Show the turns of one conversation."""
+        turns = await self._crossing.call(
+            self._core.conversations.history, request.path_params["id"]
+        )
+        return reply({"turns": [{"question": asked, "answer": said} for asked, said in turns]})
+
+    async def forget_conversation(self, request: Request) -> Response:
+        """Delete one conversation everywhere."""
+        conversation = request.path_params["id"]
+        await self._crossing.call(self._core.conversations.forget, conversation)
+        return reply({"forgotten": 1})
+
+    async def forget_conversations(self, _request: Request) -> Response:
+        """Delete every conversation."""
+        n_forgotten = await self._crossing.call(self._core.conversations.forget_all)
+        return reply({"forgotten": n_forgotten})
+
+    async def status(self, request: Request) -> Response:
+        """Say how the box is."""
+        uptime_s = self._clock.monotonic() - self._started
+        return reply(
+            await self._crossing.call(status_of, self._core, self._lang(request), uptime_s)
+        )
+
+    async def health(self, _request: Request) -> Response:
+        """Say that the daemon lives."""
+        return reply({"status": "ok"})
+
+    # ---------------------------------------------------------------------------------------------
+    # errors and shared reading
+
+    async def on_error(self, request: Request, error: Exception) -> Response:
+        """Answer with an error of ours."""
+        if not isinstance(error, ApplianceError):
+            raise error
+        return error_reply(error, request.url.path, self._lang(request))
+
+    async def on_http_error(self, request: Request, error: Exception) -> Response:
+        """Answer with what the framework refused (no such route, a bad form)."""
+        if not isinstance(error, HTTPException):
+            raise error
+        if error.status_code == HTTPStatus.NOT_FOUND:
+            found: ApplianceError = NotFoundError("route_not_found", path=request.url.path)
+        elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            found = FrontendError(
+                "method_not_allowed", path=request.url.path, method=request.method
+            )
+        else:
+            found = BadRequestError("request_refused", cause=str(error.detail))
+        answer = error_reply(found, request.url.path, self._lang(request))
+        if error.headers:
+            answer.headers.update(error.headers)
+        return answer
+
+    async def on_surprise(self, request: Request, error: Exception) -> Response:
+        """Answer when something nobody expected was raised; the server logs it."""
+        found = ApplianceError("internal", what=type(error).__name__)
+        return error_reply(found, request.url.path, self._lang(request))
+
+    async def _body(self, request: Request) -> dict[str, Any]:
+        return fields.parse_object(await request.body())
+
+    def _collection(self, name: str | None) -> str | None:
+        if not name:
+            return None
+        if name not in self._core.collections():
+            raise NotFoundError("collection_not_found", name=name)
+        return name
+
+    def _lang(self, request: Request) -> Lang:
+        return language_of(request.headers, self._default_lang)
+
+
+class _ModelTeller:
+    """OpenAI's words for a bare generation."""
+
+    def __init__(self, shape: openai.Shape) -> None:
+        self._shape = shape
+        self._is_begun = False
+        self._finished: Finished | None = None
+
+    def frames(self, event: GenerationEvent) -> Sequence[bytes]:
+        """Return the frames for one event."""
+        if isinstance(event, Finished):
+            self._finished = event
+            return ()
+        if not isinstance(event, Token):
+            return ()
+        frames = [sse.data(self._shape.piece(event.text))]
+        if not self._is_begun and self._shape.is_chat:
+            frames.insert(0, sse.data(self._shape.first()))
+        self._is_begun = True
+        return frames
+
+    def end(self) -> Sequence[bytes]:
+        """Return the closing chunks."""
+        finished = self._done()
+        frames = [sse.data(self._shape.last(openai.finish_word(finished.reason)))]
+        if not self._is_begun and self._shape.is_chat:
+            frames.insert(0, sse.data(self._shape.first()))
+        if self._shape.wants_usage:
+            frames.append(sse.data(self._shape.usage(openai.usage_of(finished.usage))))
+        return [*frames, sse.DONE]
+
+    def body(self) -> dict[str, Any]:
+        """Return the reply that is not streamed."""
+        finished = self._done()
+        return self._shape.whole(
+            finished.text, openai.finish_word(finished.reason), openai.usage_of(finished.usage)
+        )
+
+    def failure(self, body: dict[str, Any]) -> Sequence[bytes]:
+        """Return an error chunk, which OpenAI's clients raise."""
+        return [sse.data(body)]
+
+    def _done(self) -> Finished:
+        if self._finished is None:
+            raise EngineStoppedError(state="stopped")
+        return self._finished
+
+
+class _KnowledgeTeller:
+    """OpenAI's words for an answer from the documents, with citations in fields of our own."""
+
+    def __init__(self, shape: openai.Shape) -> None:
+        self._shape = shape
+        self._is_begun = False
+        self._n_said = 0
+        self._answer: Answer | None = None
+
+    def frames(self, event: TurnEvent) -> Sequence[bytes]:
+        """Return the frames for one event."""
+        frames: list[bytes] = []
+        if isinstance(event, Evidence):
+            evidence = [asdict(citation) for citation in event.citations]
+            frames.append(sse.data(self._shape.first({"evidence": evidence})))
+            self._is_begun = True
+        elif isinstance(event, Delta):
+            self._n_said += 1
+            frames.append(sse.data(self._shape.piece(event.text)))
+        elif isinstance(event, Answer):
+            self._answer = event
+            if not self._n_said and event.answer:
+                frames.append(sse.data(self._shape.piece(event.answer)))
+        if frames and not self._is_begun:
+            frames.insert(0, sse.data(self._shape.first()))
+            self._is_begun = True
+        return frames
+
+    def end(self) -> Sequence[bytes]:
+        """Return the closing chunks; the citations come with the finish reason."""
+        answer = self._done()
+        finish = openai.finish_word(answer.finish_reason)
+        frames = [sse.data(self._shape.last(finish, openai.knowledge_fields(answer)))]
+        if self._shape.wants_usage:
+            frames.append(sse.data(self._shape.usage(openai.usage_of(None, answer))))
+        return [*frames, sse.DONE]
+
+    def body(self) -> dict[str, Any]:
+        """Return the reply that is not streamed."""
+        answer = self._done()
+        finish = openai.finish_word(answer.finish_reason)
+        usage, extra = openai.usage_of(None, answer), openai.knowledge_fields(answer)
+        return self._shape.whole(answer.answer, finish, usage, extra)
+
+    def failure(self, body: dict[str, Any]) -> Sequence[bytes]:
+        """Return an error chunk, which OpenAI's clients raise."""
+        return [sse.data(body)]
+
+    def _done(self) -> Answer:
+        if self._answer is None:
+            raise EngineStoppedError(state="stopped")
+        return self._answer
+
+
+class _TurnTeller:
+    """Our own words: every event of the turn as it is."""
+
+    def __init__(self) -> None:
+        self._answer: Answer | None = None
+
+    def frames(self, event: TurnEvent) -> Sequence[bytes]:
+        """Return the event under its name."""
+        name = type(event).__name__.lower()
+        if isinstance(event, Answer):
+            self._answer = event
+        return [sse.event(name, {"type": name, **asdict(event)})]
+
+    def end(self) -> Sequence[bytes]:
+        """Return nothing: ``answer`` was the last."""
+        return ()
+
+    def body(self) -> dict[str, Any]:
+        """Return the answer alone."""
+        if self._answer is None:
+            raise EngineStoppedError(state="stopped")
+        return self._answer.as_json()
+
+    def failure(self, body: dict[str, Any]) -> Sequence[bytes]:
+        """Return the error as an event."""
+        return [sse.event("error", body)]
+
+
+def language_of(headers: Headers, default: Lang) -> Lang:
+    """Return the language that a request's ``Accept-Language`` wants first."""
+    wanted = headers.get("accept-language", "").strip().lower()
+    if wanted.startswith("zh"):
+        return "zh"
+    return "en" if wanted.startswith("en") else default
+
+
+def _by_method(endpoints: dict[str, Endpoint]) -> Endpoint:
+    async def choose(request: Request) -> Response:
+        return await endpoints.get(request.method, endpoints.get("GET"))(request)  # type: ignore[misc]
+
+    return choose
+
+
+def _client_of(request: Request) -> str:
+    """Return who asks, for fairness: the address, as people behind one share a queue place."""
+    return request.client.host if request.client is not None else ""
+
+
+def _names(loaded: str | None, configured: str) -> list[str]:
+    is_path = "/" in configured or configured.endswith(".gguf")
+    name = Path(configured).stem if is_path else configured
+    return list(dict.fromkeys([loaded, name] if loaded else [name]))
+
+
+def _query_whole(query: dict[str, str], field: str, default: int, *, low: int, high: int) -> int:
+    value = query.get(field)
+    if value is None:
+        return default
+    if not (value.isascii() and value.isdigit()) or not low <= int(value) <= high:
+        raise fields.wrong(field, f"a whole number from {low} to {high}")
+    return int(value)
+
+
+def _document(row: DocumentRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "paths": list(row.paths),
+        "title": row.title,
+        "format": row.format,
+        "encoding": row.encoding,
+        "state": row.state,
+        "pages": row.n_pages,
+        "passages": row.n_passages,
+        "size_bytes": row.size_bytes,
+        "sha256": row.sha256.hex(),
+        "problems": list(row.problems),
+        "added_at": row.added_at,
+    }
+
+
+def _passage(row: PassageRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "ordinal": row.ordinal,
+        "page": row.page,
+        "heading": row.heading,
+        "line_from": row.line_from,
+        "line_to": row.line_to,
+        "text": row.text,
+    }
+
+
+def _file(row: FileRow, document: DocumentRow | None, lang: Lang) -> dict[str, Any]:
+    """Return a file with one state a person can follow: the document's once it is linked."""
+    reason = None
+    if row.error_code is not None:
+        reason = str(sentence(row.error_code, lang, row.error_facts))
+    return {
+        "path": row.display,
+        "collection": row.collection,
+        "size_bytes": row.size_bytes,
+        "state": document.state if row.state == "linked" and document else row.state,
+        "document": row.document_id,
+        "title": document.title if document else None,
+        "pages": document.n_pages if document else None,
+        "passages": document.n_passages if document else None,
+        "code": row.error_code,
+        "reason": reason,
+    }

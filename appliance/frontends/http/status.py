@@ -1,0 +1,115 @@
+"""What ``/api/status`` and ``appliance status`` say of the box."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+import appliance
+from appliance.core import Core
+from appliance.errors import ApplianceError, EngineStoppedError, Fact
+from appliance.messages import Lang, sentence
+from appliance.system.memory import machine_memory, process_memory
+
+
+def status_of(core: Core, lang: Lang, uptime_s: float) -> dict[str, Any]:
+    """Return the state of the box as plain values; sizes in bytes, times in seconds."""
+    engine = core.engine_status()
+    embedding = _embedding(core)
+    problems = core.problems()
+    if engine.error is not None:
+        problems.append((engine.error, engine.error_facts))
+    if embedding.problem is not None:
+        problems.append(embedding.problem)
+    state: str = engine.state
+    if problems or engine.state == "failed":
+        state = "degraded"
+    return {
+        "state": state,
+        "problems": [sentence(code, lang, facts).as_json() for code, facts in problems],
+        "models": {
+            "generation": {
+                "name": engine.model or core.config.models.generation,
+                "state": engine.state,
+                "n_ctx": engine.n_ctx,
+            },
+            "embedding": {
+                "name": engine.embedder or core.config.models.embedding,
+                "state": embedding.state,
+            },
+        },
+        "device": {"name": engine.device, "reason": engine.device_reason},
+        "memory": _memory(dict(engine.memory)),
+        "queue": {
+            "running": engine.n_running,
+            "waiting": engine.n_waiting,
+            "slots": engine.n_slots,
+        },
+        "speed": {
+            "prefill_tok_s": engine.prefill_tok_s,
+            "decode_tok_s": engine.decode_tok_s,
+        },
+        "counters": {
+            "tokens_prefilled": engine.tokens_prefilled,
+            "tokens_decoded": engine.tokens_decoded,
+            "texts_embedded": engine.texts_embedded,
+        },
+        "documents": core.stats(),
+        "keep_history": core.config.assistant.keep_history,
+        "uptime_s": uptime_s,
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions a bug report needs."""
+    return {
+        "appliance": appliance.__version__,
+        "python": platform.python_version(),
+        "llama-cpp-python": metadata.version("llama-cpp-python"),
+        "machine": platform.machine(),
+        "kernel": platform.release(),
+    }
+
+
+@dataclass(frozen=True)
+class _Embedding:
+    state: str
+    problem: tuple[str, dict[str, Fact]] | None = None
+
+
+def _embedding(core: Core) -> _Embedding:
+    """Return whether texts can be embedded, found out by counting one."""
+    try:
+        core.count_embed_tokens("a")
+    except EngineStoppedError as error:
+        return _Embedding(str(error.facts.get("state", "loading")))
+    except ApplianceError as error:
+        return _Embedding("failed", (error.code, error.facts))
+    return _Embedding("ready")
+
+
+def _memory(engine: dict[str, int]) -> dict[str, Any]:
+    """Return the memory budget.
+
+    ``own`` is what the daemon holds resident beside the models: not the mapped weight files, not
+    the buffers the engine reports (weights copied or repacked into memory, KV cache, compute).
+    """
+    process, machine = process_memory(), machine_memory()
+    private = process.resident - process.model_files
+    buffers = {kind: size for kind, size in engine.items() if kind != "weights"}
+    weights = engine.get("weights", 0)
+    # Weights are mapped from their file or copied; what is not mapped counts to the process.
+    copied = max(0, weights - process.model_files)
+    own = max(0, private - sum(buffers.values()) - copied)
+    return {
+        "resident": process.resident,
+        "model_files_mapped": process.model_files,
+        "weights": weights,
+        **buffers,
+        "own": own,
+        "machine_total": machine.total,
+        "machine_available": machine.available,
+    }
