@@ -232,9 +232,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         base = vendor_files(folder)
-        rows = {macro: rows_of(headers, macro, folder) for macro in ours.macros}
-        operators = [row for macro, found in rows.items() if "ACLNN" in macro for row in found]
-        functions = [row for macro, found in rows.items() if "ACLNN" not in macro for row in found]
+        rows = {tuple(row) for macro in ours.macros for row in rows_of(headers, macro, folder)}
+        # An operator's row starts with its name, a function's with its result.
+        operators = sorted(list(row) for row in rows if row[0].startswith("aclnn") and len(row) > 1)
+        operators = [row for row in operators if row[1].startswith("(")]
+        functions = sorted(list(row) for row in rows if list(row) not in operators)
         vendor = "".join(
             path.read_text(encoding="utf-8", errors="replace")
             for path in sorted((folder / "acl").rglob("*.h"))
