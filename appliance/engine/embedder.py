@@ -37,6 +37,7 @@ from appliance.engine.native import (
 )
 from appliance.engine.pace import Rate, chunk_tokens
 from appliance.engine.slots import TokenArray
+from appliance.engine.unigram import UnigramTokenizer, fits
 from appliance.errors import (
     ApplianceError,
     ContextOverflowError,
@@ -80,6 +81,7 @@ class TextEmbedder:
         if path is None and problem is None:
             self.failure = ModelMissingError(model="embedder")
         self.model: Model | None = None
+        self._unigram: UnigramTokenizer | None = None
         self._context: Context | None = None
         self._dressing: Dressing | None = None
         self._header: GgufHeader | None = None
@@ -130,7 +132,7 @@ class TextEmbedder:
         model, dressing = self._opened()
         if not texts:
             return np.zeros((0, model.n_embd), dtype=np.float32)
-        rows = [_tokens(model, dressing, text, kind) for text in texts]
+        rows = [self._tokens(model, dressing.dress(text, kind)) for text in texts]
         limit = min(self._batch.capacity, model.n_ctx_train)
         for tokens in rows:
             if len(tokens) > limit:
@@ -151,12 +153,17 @@ class TextEmbedder:
     def count(self, text: str) -> Tokens:
         """Return the tokens of ``text`` as a passage, prefix and specials included."""
         model, dressing = self._opened()
-        return Tokens(len(_tokens(model, dressing, text, "passage")))
+        return Tokens(len(self._tokens(model, dressing.dress(text, "passage"))))
 
     def stop(self) -> None:
         """Leave the running batch; the lock is held and no other batch will follow."""
         self._is_stopped = True
         self._abort.set()
+
+    def _tokens(self, model: Model, text: str) -> TokenArray:
+        if self._unigram is not None:
+            return self._unigram.tokenize(text)
+        return model.tokenize(text, add_special=True, parse_special=False)
 
     def _opened(self) -> tuple[Model, Dressing]:
         with self._lock:
@@ -189,8 +196,15 @@ class TextEmbedder:
         model: Model | None = None
         try:
             header = inspect(self._path)
+            unigram = UnigramTokenizer(header) if fits(header) else None
+            without = (header.architecture, unigram.n_vocab) if unigram is not None else None
             with sizes_of(memory):
-                model = Model(self._path, n_gpu_layers=n_gpu_layers, progress=progress)
+                model = Model(
+                    self._path,
+                    n_gpu_layers=n_gpu_layers,
+                    progress=progress,
+                    without_vocab=without,
+                )
                 shape = ContextShape(
                     n_cells=self._batch.capacity,
                     n_batch=self._batch.capacity,
@@ -199,6 +213,7 @@ class TextEmbedder:
                     is_embedding=True,
                 )
                 context = Context(model, shape, self._abort)
+            self._warm_up(context, is_on_cpu=n_gpu_layers == 0)
         except ApplianceError as error:
             if model is not None:
                 model.close()
@@ -207,9 +222,18 @@ class TextEmbedder:
                 self.failure = error
             return
         with self._lock:
-            self._header, self._context = header, context
+            self._header, self._context, self._unigram = header, context, unigram
             self._dressing = dressing_for(model.name, header.architecture)
             self.model = model
+
+    def _warm_up(self, context: Context, *, is_on_cpu: bool) -> None:
+        """Evaluate the largest batch once, so that its buffers exist and need not grow later."""
+        self._batch.clear()
+        limit = min(self._batch.capacity, context.model.n_ctx_train)
+        for seq_id in range(min(_MOST_TEXTS, self._batch.capacity // limit)):
+            self._batch.add(np.zeros(limit, dtype=np.int32), seq_id, 0, wants="all")
+        if context.decode(self._batch) == DECODED and is_on_cpu:
+            context.give_back_logits(self._batch.n)
 
     def step(self, source: EmbedQueue) -> None:
         """Embed as many texts of ``source`` as one batch holds."""
@@ -268,7 +292,3 @@ class TextEmbedder:
         if self.model is not None:
             self.model.close()
         self._context = None
-
-
-def _tokens(model: Model, dressing: Dressing, text: str, kind: Kind) -> TokenArray:
-    return model.tokenize(dressing.dress(text, kind), add_special=True, parse_special=False)

@@ -33,9 +33,23 @@ class Dressing:
     def dress(self, text: str, kind: Kind) -> str:
         """Return the text as the model wants it."""
         if self.is_nfkc:
-            text = unicodedata.normalize("NFKC", text)
+            text = normalised(text)
         return (self.query if kind == "query" else self.passage) + text
 
+
+def normalised(text: str) -> str:
+    """Return ``text`` as SentencePiece's ``nmt_nfkc`` would, which such models were trained on.
+
+    NFKC, every kind of white space and invisible mark as a plain space, other control characters
+    removed. Without this a line break would be an unknown token.
+    """
+    return unicodedata.normalize("NFKC", text).translate(_INVISIBLE)
+
+
+# SentencePiece, data/nmt_nfkc rules: what becomes a space, what is dropped.
+_SPACES = "\t\n\x0c\r\u1680\u200b\u200e\u200f\u2028\u2029\u2581\ufeff\ufffd"
+_DROPPED = [*range(1, 9), 11, *range(14, 32), 127, 143, 159]
+_INVISIBLE = {**dict.fromkeys(map(ord, _SPACES), " "), **dict.fromkeys(_DROPPED, "")}
 
 E5 = Dressing("e5", "query: ", "passage: ", is_nfkc=True)
 QWEN3 = Dressing(

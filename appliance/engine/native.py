@@ -12,6 +12,7 @@ import atexit
 import contextlib
 import ctypes
 import logging
+import mmap
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -56,7 +57,7 @@ class _ThreadLog(threading.local):
 _said = _ThreadLog()
 # ggml_log_level: 1 debug, 2 info, 3 warn, 4 error, 5 continuation. Its info is our debug.
 _LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}
-_CONTINUATION = 5
+_DEBUG, _CONTINUATION = 1, 5
 # Printed by llama-model.cpp, llama-kv-cache.cpp and llama-context.cpp of the pinned version; no C
 # function returns these sizes.
 _SIZE = re.compile(r"(model|KV|RS|compute|output) buffer size = +([0-9.]+) MiB")
@@ -70,6 +71,8 @@ _SIZE_KINDS = {
 
 
 def _on_log(level: int, text: bytes, _user: int | None) -> None:
+    if level == _DEBUG:
+        return  # every node of every graph while loading; nobody has asked for that yet
     if level != _CONTINUATION:
         _said.level = _LEVELS.get(level, logging.DEBUG)
     _said.line += text.decode("utf-8", "replace")
@@ -170,12 +173,21 @@ class Model:
         path: the file; its header was checked before.
         n_gpu_layers: layers to offload; 0 keeps every device but the CPU out.
         progress: called with 0.0 to 1.0 while loading; False abandons the load.
+        without_vocab: leave the tokenizer out, for a model whose texts are tokenised elsewhere:
+            its architecture and how many tokens there are.
 
     Raises:
         ModelRejectedError: llama.cpp refuses the file.
     """
 
-    def __init__(self, path: Path, *, n_gpu_layers: int, progress: Callable[[float], bool]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        n_gpu_layers: int,
+        progress: Callable[[float], bool],
+        without_vocab: tuple[str, int] | None = None,
+    ) -> None:
         start_backend()
         self.path = path
         self.lock = threading.Lock()
@@ -185,6 +197,9 @@ class Model:
         no_devices = (ctypes.c_void_p * 1)()
         if n_gpu_layers == 0:
             params.devices = ctypes.cast(no_devices, ctypes.c_void_p)
+        overrides = _vocab_overrides(*without_vocab) if without_vocab is not None else None
+        if overrides is not None:
+            params.kv_overrides = ctypes.cast(overrides, ctypes.POINTER(C.llama_model_kv_override))
         _said.first_error = ""
         self._model = C.llama_model_load_from_file(str(path).encode(), params)
         if not self._model:
@@ -296,6 +311,18 @@ class Model:
     def _demand_open(self) -> None:
         if not self._model:
             raise EngineStoppedError(state="stopped")
+
+
+def _vocab_overrides(architecture: str, n_tokens: int) -> Any:  # noqa: ANN401 (a native array)
+    """Return metadata overrides that make llama.cpp load no tokenizer."""
+    overrides = (C.llama_model_kv_override * 3)()
+    overrides[0].key = b"tokenizer.ggml.model"
+    overrides[0].tag = C.LLAMA_KV_OVERRIDE_TYPE_STR
+    overrides[0].value.val_str = b"none"
+    overrides[1].key = f"{architecture}.vocab_size".encode()
+    overrides[1].tag = C.LLAMA_KV_OVERRIDE_TYPE_INT
+    overrides[1].value.val_i64 = n_tokens
+    return overrides
 
 
 # --------------------------------------------------------------------------------------------------
@@ -442,6 +469,24 @@ class Context:
         if not row:
             raise EngineError(cause="this model gives no pooled embeddings")
         return np.ctypeslib.as_array(row, shape=(self.model.n_embd,)).copy()
+
+    def give_back_logits(self, n_tokens: int) -> None:
+        """Return to the system the memory of logits that an embedder never writes.
+
+        llama.cpp makes room for a row of logits per token, whether the model has them or not, and
+        clears it once: 512 MB for 512 tokens of a vocabulary of 250,000. Call after a batch of
+        ``n_tokens``, the largest there will be, so that the room is not made again. Only for
+        memory of the CPU. To be deleted when llama.cpp's ``output_reserve`` asks what is needed.
+        """
+        rows = C.llama_get_logits(self._context)
+        if not rows:
+            return
+        page = mmap.PAGESIZE
+        start = ctypes.addressof(rows.contents)
+        end = (start + 4 * self.model.n_vocab * n_tokens) // page * page
+        start = -(-start // page) * page
+        if end > start:
+            _libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
 
     def remove(self, seq_id: int, first_pos: int) -> bool:
         """Drop the cells of a sequence from ``first_pos`` on; False when the model cannot."""

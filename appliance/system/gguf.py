@@ -109,12 +109,23 @@ ARCHITECTURES = frozenset(
 
 
 @dataclass(frozen=True)
+class ArraySpan:
+    """Where an array of the metadata lies: item type, number of items, first and last byte."""
+
+    kind: int
+    n_items: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
 class GgufHeader:
-    """What a file says about itself; arrays are left out."""
+    """What a file says about itself; of arrays only where they lie."""
 
     path: Path
     version: int
     metadata: dict[str, Scalar]
+    arrays: dict[str, ArraySpan]
     n_tensors: int
     n_bytes: int
 
@@ -233,8 +244,8 @@ def _read(path: Path, mapped: mmap.mmap, n_bytes: int) -> GgufHeader:
     n_tensors, n_pairs = cursor.unpack("Q"), cursor.unpack("Q")
     if n_tensors > _MAX_TENSORS or n_pairs > _MAX_PAIRS:
         raise _DamagedError(f"{n_tensors} tensors and {n_pairs} metadata entries")
-    metadata = _metadata(cursor, n_pairs)
-    header = GgufHeader(path, version, metadata, n_tensors, n_bytes)
+    metadata, arrays = _metadata(cursor, n_pairs)
+    header = GgufHeader(path, version, metadata, arrays, n_tensors, n_bytes)
     _demand_supported(header)
     ends_at = _tensors_end(cursor, n_tensors)
     alignment = header.number("general.alignment") or 32
@@ -261,24 +272,26 @@ def _demand_supported(header: GgufHeader) -> None:
         )
 
 
-def _metadata(cursor: _Cursor, n_pairs: int) -> dict[str, Scalar]:
+def _metadata(cursor: _Cursor, n_pairs: int) -> tuple[dict[str, Scalar], dict[str, ArraySpan]]:
     found: dict[str, Scalar] = {}
+    arrays: dict[str, ArraySpan] = {}
     for _ in range(n_pairs):
         key = cursor.text(limit=65535)
         kind = cursor.unpack("I")
         if kind == _ARRAY:
-            _skip_array(cursor)
+            arrays[key] = _skip_array(cursor)
         elif kind == _STRING:
             found[key] = cursor.text()[:_KEPT_TEXT]
         elif kind in _SCALARS:
             found[key] = cursor.scalar(_SCALARS[kind])
         else:
             raise _DamagedError(f"metadata type {kind} of {key[:64]}")
-    return found
+    return found, arrays
 
 
-def _skip_array(cursor: _Cursor) -> None:
+def _skip_array(cursor: _Cursor) -> ArraySpan:
     kind, n_items = cursor.unpack("I"), cursor.unpack("Q")
+    start = cursor.at
     if n_items > _MAX_ITEMS:
         raise _DamagedError(f"an array of {n_items} items")
     if kind == _STRING:
@@ -288,6 +301,34 @@ def _skip_array(cursor: _Cursor) -> None:
         cursor.skip(n_items * struct.calcsize("<" + _SCALARS[kind]))
     else:
         raise _DamagedError(f"an array of type {kind}")
+    return ArraySpan(kind, n_items, start, cursor.at)
+
+
+def read_raw(header: GgufHeader, key: str) -> bytes:
+    """Return the little-endian items of an array of numbers, empty when there is none."""
+    span = header.arrays.get(key)
+    if span is None or span.kind == _STRING:
+        return b""
+    with header.path.open("rb") as file:
+        file.seek(span.start)
+        return file.read(span.end - span.start)
+
+
+def read_texts(header: GgufHeader, key: str) -> list[str]:
+    """Return the items of an array of texts, empty when there is none."""
+    span = header.arrays.get(key)
+    if span is None or span.kind != _STRING:
+        return []
+    with header.path.open("rb") as file:
+        file.seek(span.start)
+        data = file.read(span.end - span.start)
+    texts: list[str] = []
+    at = 0
+    for _ in range(span.n_items):
+        (length,) = struct.unpack_from("<Q", data, at)
+        at += 8 + length
+        texts.append(data[at - length : at].decode("utf-8", "replace"))
+    return texts
 
 
 def _tensors_end(cursor: _Cursor, n_tensors: int) -> int:

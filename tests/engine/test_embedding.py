@@ -3,11 +3,12 @@ from __future__ import annotations
 import threading
 import time
 import unicodedata
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from appliance.engine.base import Priority, Token
+from appliance.engine.base import Priority
 from appliance.engine.embedding import (
     E5,
     PLAIN,
@@ -19,7 +20,9 @@ from appliance.engine.embedding import (
 )
 from appliance.engine.llama import LlamaEngine
 from appliance.errors import ContextOverflowError, EngineStoppedError
-from tests.engine.conftest import finished, raw
+from tests.engine.conftest import MakeEngine, finished, raw
+from tests.starters import E5 as E5_FILE
+from tests.starters import starter
 
 PASSAGES = [
     "OrangePi AIPro 开发板板载 8GB LPDDR4X 内存。",
@@ -181,25 +184,83 @@ def test_embedder_identity_names_model_bytes_and_dressing(qwen: LlamaEngine) -> 
 
 
 @pytest.mark.model
-def test_ingestion_goes_on_during_a_chat_without_stopping_it(qwen: LlamaEngine) -> None:
-    done = threading.Event()
+def test_chat_goes_first_and_ingestion_takes_turns_between_its_steps(
+    qwen: LlamaEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    chat_step, embed_step = qwen._answers.step, qwen._vectors.step
 
-    def ingest() -> None:
-        for _ in range(12):
-            embed(qwen, [passage for passage in PASSAGES if len(passage) > 100] * 3)
-        done.set()
+    def noted_chat(*, may_prefill: bool) -> None:
+        order.append("chat")
+        chat_step(may_prefill=may_prefill)
 
-    alone = finished(list(qwen.generate(raw("从一数到五十：1，2，", 60))))
-    thread = threading.Thread(target=ingest)
-    thread.start()
-    moments = [
-        time.monotonic()
-        for event in qwen.generate(raw("从一数到五十：1，2，", 60))
-        if isinstance(event, Token)
-    ]
-    thread.join(120)
+    def noted_embed(source: EmbedQueue) -> None:
+        order.append("ingest")
+        embed_step(source)
 
-    assert done.is_set()
-    gaps = np.diff(moments)
-    assert gaps.max() < 2.0
-    assert moments[-1] - moments[0] < 4 * alone.timings.total_s + 2.0
+    monkeypatch.setattr(qwen._answers, "step", noted_chat)
+    monkeypatch.setattr(qwen._vectors, "step", noted_embed)
+    texts = [PASSAGES[5]] * 40
+    ingestion = threading.Thread(target=embed, args=(qwen, texts))
+
+    answer = qwen.generate(raw("从一数到五十：1，2，", 60))
+    ingestion.start()
+    assert finished(list(answer)).usage.completion_tokens == 60
+    during = order[: len(order) - order[::-1].index("chat")]
+    ingestion.join(120)
+
+    assert not ingestion.is_alive()
+    assert "ingest,ingest" not in ",".join(during)
+    assert during.count("ingest") < during.count("chat") / 3
+    assert order.count("ingest") >= 8
+
+
+@pytest.mark.model
+def test_question_is_embedded_before_the_documents_that_wait(
+    qwen: LlamaEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[str] = []
+    embed_step = qwen._vectors.step
+
+    def noted(source: EmbedQueue) -> None:
+        taken.append("query" if source is qwen._vectors.queries else "ingest")
+        embed_step(source)
+
+    monkeypatch.setattr(qwen._vectors, "step", noted)
+    ingestion = threading.Thread(target=embed, args=(qwen, [PASSAGES[5]] * 40))
+    ingestion.start()
+    deadline = time.monotonic() + 30
+    while "ingest" not in taken:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+    qwen.embed(["内存多大？"], "query", Priority.QUERY_EMBED)
+    n_before = taken.index("query")
+    ingestion.join(120)
+
+    assert n_before < taken.count("ingest")
+
+
+def _anonymous_mib() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) // 1024
+    raise AssertionError("no RssAnon")
+
+
+@pytest.mark.model
+def test_embedder_needs_little_memory_besides_its_weights(make_engine: MakeEngine) -> None:
+    # llama.cpp alone: 122 MB of tokenizer and 512 MB of logits that nobody reads
+    before = _anonymous_mib()
+
+    engine = make_engine(None, starter(E5_FILE))
+    embed(engine, ["很长的文字" * 90] * 16)
+
+    assert _anonymous_mib() - before < 90
+
+
+@pytest.mark.model
+def test_line_break_does_not_change_what_a_passage_means(qwen: LlamaEngine) -> None:
+    broken, joined = embed(qwen, ["开发板的\n内存为\n8GB。", "开发板的 内存为 8GB。"])
+
+    assert float(broken @ joined) > 0.99999
