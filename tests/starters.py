@@ -18,7 +18,7 @@ def starter(file: str) -> Path:
     path = folder / file
     if not path.is_file():
         pytest.fail(
-            f"{path} is missing: run 'appliance models pull --starters' or set APPLIANCE_MODELS, "
+            f"{path} is missing: run 'appliance models pull' for it or set APPLIANCE_MODELS, "
             "or leave these tests out with -m 'not model'",
             pytrace=False,
         )

