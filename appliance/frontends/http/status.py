@@ -94,21 +94,17 @@ def _embedding(core: Core) -> _Embedding:
 def _memory(engine: dict[str, int]) -> dict[str, Any]:
     """Return the memory budget.
 
-    ``own`` is what the daemon holds resident beside the models: not the mapped weight files, not
-    the buffers the engine reports (weights copied or repacked into memory, KV cache, compute).
+    ``own`` is what is resident beside weights and KV cache: mapped model files, weights copied or
+    repacked into memory and the cache are taken off, compute buffers are not.
     """
     process, machine = process_memory(), machine_memory()
-    private = process.resident - process.model_files
-    buffers = {kind: size for kind, size in engine.items() if kind != "weights"}
-    weights = engine.get("weights", 0)
-    # Weights are mapped from their file or copied; what is not mapped counts to the process.
-    copied = max(0, weights - process.model_files)
-    own = max(0, private - sum(buffers.values()) - copied)
+    weights, kv = engine.get("weights", 0), engine.get("kv", 0)
+    n_copied = max(0, weights - process.model_files)
+    own = max(0, process.resident - process.model_files - n_copied - kv)
     return {
         "resident": process.resident,
         "model_files_mapped": process.model_files,
-        "weights": weights,
-        **buffers,
+        **engine,
         "own": own,
         "machine_total": machine.total,
         "machine_available": machine.available,

@@ -1,0 +1,214 @@
+"""What the command line and the terminal print beside errors, in both languages.
+
+``say`` fills ``{name}`` fields. A test demands that both languages of a label use the same fields
+and that every label used in the package exists.
+"""
+
+from __future__ import annotations
+
+# code: (English, Chinese)
+LABELS: dict[str, tuple[str, str]] = {
+    # answers
+    "sources": ("Sources:", "来源："),
+    "evidence": ("Reading {n} passages:", "正在阅读 {n} 个段落："),
+    "page": ("p. {page}", "第 {page} 页"),
+    "lines": ("lines {line_from}-{line_to}", "第 {line_from}-{line_to} 行"),
+    "queued": ("Waiting: number {position} in the queue", "排队中：第 {position} 位"),
+    "queued_eta": (
+        "Waiting: number {position} in the queue, about {wait_s} s",
+        "排队中：第 {position} 位，约 {wait_s} 秒",
+    ),
+    "reading": ("Reading: {percent} %", "阅读中：{percent} %"),
+    "model_loading": (
+        "The model is still loading; the question waits ...",
+        "模型仍在加载，问题会等待……",
+    ),
+    "stopped": ("(stopped)", "（已停止）"),
+    "cut": ("(the answer reached its longest length)", "（回答已达到最大长度）"),
+    "answer_stats": (
+        "{model}: {n_out} tokens, first after {ttft_s} s, {tok_s} tok/s, {n_in} tokens read",
+        "{model}：{n_out} 个词元，首字 {ttft_s} 秒，{tok_s} 词元/秒，读入 {n_in} 个词元",
+    ),
+    # status
+    "state_ready": ("Ready.", "就绪。"),
+    "state_loading": (
+        "Loading the models; search already works.",
+        "模型加载中；搜索已可使用。",
+    ),
+    "state_degraded": ("Works in part; see the problems below.", "部分可用；问题见下。"),
+    "state_failed": ("Works in part; see the problems below.", "部分可用；问题见下。"),
+    "state_stopped": ("Stopping.", "正在停止。"),
+    "row_model": ("Answers with", "回答模型"),
+    "row_embedder": ("Searches with", "搜索模型"),
+    "row_device": ("Runs on", "运行设备"),
+    "row_memory": ("Memory", "内存"),
+    "row_queue": ("Queue", "队列"),
+    "row_documents": ("Documents", "文档"),
+    "row_work": ("Work left", "剩余工作"),
+    "row_history": ("History", "历史记录"),
+    "row_uptime": ("Running for", "已运行"),
+    "row_versions": ("Versions", "版本"),
+    "row_address": ("Address", "地址"),
+    "row_problem": ("Problem", "问题"),
+    "model_state_ready": ("{name}", "{name}"),
+    "model_state_loading": ("{name} (loading)", "{name}（加载中）"),
+    "model_state_failed": ("{name} (not usable)", "{name}（不可用）"),
+    "model_state_stopped": ("{name} (stopped)", "{name}（已停止）"),
+    "memory_line": (
+        "{resident} in use: weights {weights}, conversation cache {kv}, compute {compute}, "
+        "the rest {rest}",
+        "已用 {resident}：权重 {weights}，对话缓存 {kv}，计算 {compute}，其余 {rest}",
+    ),
+    "memory_own": (
+        "{own} without weights and conversation cache; {available} of {total} free",
+        "不含权重和对话缓存 {own}；整机 {total} 中剩余 {available}",
+    ),
+    "queue_line": (
+        "{running} of {slots} running, {waiting} waiting",
+        "{slots} 个槽位中 {running} 个在回答，{waiting} 个在等待",
+    ),
+    "speed_line": (
+        "{prefill} tok/s reading, {decode} tok/s writing",
+        "阅读 {prefill} 词元/秒，书写 {decode} 词元/秒",
+    ),
+    "documents_line": (
+        "{documents} with {passages} passages, {vectors} vectors",
+        "{documents} 个，{passages} 个段落，{vectors} 个向量",
+    ),
+    "documents_failed": (
+        "{n} failed; see 'appliance kb list'",
+        "{n} 个失败；见 “appliance kb list”",
+    ),
+    "history_kept": ("conversations are kept", "保留对话"),
+    "history_unkept": ("no conversation is kept", "不保留对话"),
+    "duration_days": ("{days} d {hours} h", "{days} 天 {hours} 小时"),
+    "duration_hours": ("{hours} h {minutes} min", "{hours} 小时 {minutes} 分"),
+    "duration_minutes": ("{minutes} min {seconds} s", "{minutes} 分 {seconds} 秒"),
+    "duration_seconds": ("{seconds} s", "{seconds} 秒"),
+    # documents
+    "file_seen": ("waiting", "等待中"),
+    "file_settled": ("waiting", "等待中"),
+    "file_hashed": ("being read", "读取中"),
+    "file_linked": ("ready", "就绪"),
+    "file_searchable": ("searchable", "可搜索"),
+    "file_ready": ("ready", "就绪"),
+    "file_partial": ("partly readable", "部分可读"),
+    "file_failed": ("failed", "失败"),
+    "file_ignored": ("removed", "已移除"),
+    "no_files": (
+        "There are no documents yet. Put files into {inbox}.",
+        "还没有文档。请把文件放入 {inbox}。",
+    ),
+    "list_head_path": ("file", "文件"),
+    "list_head_state": ("state", "状态"),
+    "list_head_pages": ("pages", "页数"),
+    "list_head_passages": ("passages", "段落"),
+    "page_problem": ("page {page}: {reason}", "第 {page} 页：{reason}"),
+    "nothing_found": ("Nothing found.", "没有找到。"),
+    "below_bar": (
+        "(nothing here clears the bar for an answer)",
+        "（以下内容都不足以作为回答依据）",
+    ),
+    "removed": (
+        "{path}: forgotten. The file stays in the folder and is ignored until it changes.",
+        "{path}：已移除。文件仍保留在文件夹中，内容改变前不会再读取。",
+    ),
+    "requeued": ("{n_files} files will be read again.", "将重新读取 {n_files} 个文件。"),
+    "stats_line": (
+        "{documents} documents, {passages} passages, {vectors} vectors",
+        "{documents} 个文档，{passages} 个段落，{vectors} 个向量",
+    ),
+    "check_ok": ("The knowledge base is consistent.", "知识库一致，没有问题。"),
+    "work_files": (
+        "{waiting} of {n_files} files to read",
+        "还有 {waiting} 个文件待读取（共 {n_files} 个）",
+    ),
+    "work_passages": ("{passages} passages to embed", "还有 {passages} 个段落待生成向量"),
+    "work_rate": ("{rate} passages/s", "{rate} 段落/秒"),
+    "work_eta": ("about {eta} left", "约剩 {eta}"),
+    "work_current": ("reading {path}", "正在读取 {path}"),
+    "work_done": ("Everything is read.", "全部读取完毕。"),
+    "work_none": ("none", "无"),
+    # models
+    "model_here": ("here", "已安装"),
+    "model_not_here": ("can be pulled", "可下载"),
+    "model_starter": ("starter", "入门"),
+    "models_folder": ("Models are kept in {path}", "模型保存在 {path}"),
+    "pulled": ("{name}: ready ({path})", "{name}：已就绪（{path}）"),
+    "verified": ("{name}: SHA-256 {sha256}, as it should be", "{name}：SHA-256 {sha256}，校验通过"),
+    "imported": ("{name}: imported ({path})", "{name}：已导入（{path}）"),
+    "model_removed": ("{name}: removed", "{name}：已删除"),
+    "source_file": ("copying", "复制"),
+    "source_verify": ("checking", "校验"),
+    "source_hub": ("from Hugging Face", "来自 Hugging Face"),
+    "source_modelscope": ("from ModelScope", "来自 ModelScope"),
+    "source_index": ("from the package index", "来自软件包索引"),
+    # configuration and history
+    "config_ok": ("{path}: no mistakes.", "{path}：没有错误。"),
+    "config_absent": (
+        "{path} is not there; the defaults are in force.",
+        "{path} 不存在；使用默认配置。",
+    ),
+    "history_none": ("No conversation is kept.", "没有保留的对话。"),
+    "history_forgotten": ("{n} conversations forgotten.", "已清除 {n} 个对话。"),
+    # serving
+    "serving": (
+        "The box runs at {url}; put documents into {inbox}. Ctrl-C stops it.",
+        "服务运行于 {url}；请把文档放入 {inbox}。按 Ctrl-C 停止。",
+    ),
+    # chat
+    "chat_hello": (
+        "Ask about your documents. /help lists commands, Ctrl-C stops an answer, Ctrl-D leaves.",
+        "请就您的文档提问。/帮助 查看命令，Ctrl-C 停止回答，Ctrl-D 离开。",
+    ),
+    "chat_placeholder": ("Ask a question (/help)", "请输入问题（/帮助）"),
+    "chat_how_to_leave": ("(Ctrl-D or /bye leaves)", "（按 Ctrl-D 或输入 /退出 离开）"),
+    "chat_bye": ("Bye.", "再见。"),
+    "chat_unknown": (
+        "There is no command {name}. Did you mean {suggestion}?",
+        "没有命令 {name}。您是不是想输入 {suggestion}？",
+    ),
+    "chat_using": ("Answers come from the collection '{name}'.", "仅根据文档集 “{name}” 回答。"),
+    "chat_using_all": ("Answers come from all documents.", "根据全部文档回答。"),
+    "chat_collections": ("Collections: {names}", "文档集：{names}"),
+    "chat_strict_on": (
+        "Strict: only what the documents say is answered.",
+        "严格模式：只根据文档回答。",
+    ),
+    "chat_strict_off": (
+        "Open: the model may add what it knows; that may be wrong.",
+        "开放模式：模型可补充自己的知识，可能有误。",
+    ),
+    "chat_lang": ("Answers in: {name}", "回答语言：{name}"),
+    "chat_forgotten": ("This conversation is forgotten.", "本次对话已清除。"),
+    "chat_no_sources": ("The last answer has no sources.", "上一个回答没有来源。"),
+    "chat_nothing_to_retry": ("Nothing was asked yet.", "还没有提过问题。"),
+    "chat_verbose_on": ("Figures are shown after each answer.", "每次回答后显示统计。"),
+    "chat_verbose_off": ("Figures are hidden.", "不再显示统计。"),
+    "help_help": ("this list", "显示本列表"),
+    "help_docs": ("the documents and their state", "文档及其状态"),
+    "help_use": (
+        "answer from one collection; without a name from all",
+        "只用某个文档集；不带名称则用全部",
+    ),
+    "help_sources": ("the sources of the last answer", "上一个回答的来源"),
+    "help_open": ("show source N in full", "查看第 N 个来源的全文"),
+    "help_why": ("what the search for the last question found", "上一个问题的检索过程"),
+    "help_strict": ("on: documents only; off: the model may add", "on 只根据文档；off 模型可补充"),
+    "help_lang": ("zh, en or auto", "zh、en 或 auto"),
+    "help_retry": ("ask the last question again", "重新提问上一个问题"),
+    "help_status": ("how the box is", "系统状态"),
+    "help_verbose": ("show figures after answers, or stop it", "显示或隐藏回答统计"),
+    "help_privacy": ("forget this conversation", "清除本次对话"),
+    "help_bye": ("leave", "离开"),
+    "help_multi_line": (
+        'Three quotes (""") begin and end a text of several lines.',
+        '用三个引号（"""）开始和结束多行输入。',
+    ),
+}
+
+
+def say(code: str, lang: str, /, **facts: object) -> str:
+    """Return the label ``code`` in ``zh`` or ``en`` with its fields filled in."""
+    english, chinese = LABELS[code]
+    return (chinese if lang == "zh" else english).format_map(facts)
