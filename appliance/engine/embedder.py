@@ -194,11 +194,12 @@ class TextEmbedder:
         if self._path is None:
             return
         model: Model | None = None
+        sizes: dict[str, int] = {}
         try:
             header = inspect(self._path)
             unigram = UnigramTokenizer(header) if fits(header) else None
             without = (header.architecture, unigram.n_vocab) if unigram is not None else None
-            with sizes_of(memory):
+            with sizes_of(sizes):
                 model = Model(
                     self._path,
                     n_gpu_layers=n_gpu_layers,
@@ -221,10 +222,16 @@ class TextEmbedder:
             with self._lock:
                 self.failure = error
             return
+        if n_gpu_layers == 0:
+            sizes["output"] = 0  # given back
         with self._lock:
+            for kind, n_bytes in sizes.items():
+                memory[kind] = memory.get(kind, 0) + n_bytes
             self._header, self._context, self._unigram = header, context, unigram
             self._dressing = dressing_for(model.name, header.architecture)
             self.model = model
+        # Read while the file is warm, not in front of the first question.
+        _log.info("embedder %s", self.identity)
 
     def _warm_up(self, context: Context, *, is_on_cpu: bool) -> None:
         """Evaluate the largest batch once, so that its buffers exist and need not grow later."""

@@ -90,7 +90,7 @@ class LlamaEngine:
         self._failure: ApplianceError | None = model_problem
         self._is_closing = False
         self._device = Device("cpu", 0, "CPU", "not chosen yet")
-        self._memory: dict[str, int] = {"weights": 0, "kv": 0, "compute": 0}
+        self._memory: dict[str, int] = dict.fromkeys(("weights", "kv", "compute", "output"), 0)
         self._n_wakes = 0
         self._ingest_rests_until = 0.0
         self._answers = Answering(

@@ -55,8 +55,9 @@ class _ThreadLog(threading.local):
 
 
 _said = _ThreadLog()
-# ggml_log_level: 1 debug, 2 info, 3 warn, 4 error, 5 continuation. Its info is our debug.
-_LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}
+# ggml_log_level: 1 debug, 2 info, 3 warn, 4 error, 5 continuation. Its info is our debug; its
+# warnings are about the file's maker or our own settings, nothing an owner could act on.
+_LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.INFO, 4: logging.ERROR}
 _DEBUG, _CONTINUATION = 1, 5
 # Printed by llama-model.cpp, llama-kv-cache.cpp and llama-context.cpp of the pinned version; no C
 # function returns these sizes.
@@ -66,7 +67,7 @@ _SIZE_KINDS = {
     "KV": "kv",
     "RS": "kv",
     "compute": "compute",
-    "output": "compute",
+    "output": "output",
 }
 
 
@@ -113,7 +114,10 @@ def start_backend() -> None:
 
 @contextlib.contextmanager
 def sizes_of(memory: dict[str, int]) -> Iterator[None]:
-    """Add the buffer sizes that llama.cpp reports inside the block to ``memory``, in bytes."""
+    """Add the buffer sizes that llama.cpp reports inside the block to ``memory``, in bytes.
+
+    Kinds: ``weights``, ``kv``, ``compute`` (reserved; less is touched) and ``output`` (logits).
+    """
     _said.sizes = []
     try:
         yield
