@@ -194,7 +194,7 @@ class ScriptedEngine:
         n_prompt = int(self.count_text_tokens(_rendered(request)))
         room = max(request.max_tokens or 1, 1)
         if n_prompt + room > self._n_ctx:
-            raise ContextOverflowError(n_prompt_tokens=n_prompt + room, n_ctx=self._n_ctx)
+            raise ContextOverflowError(n_prompt_tokens=n_prompt, n_reserved=room, n_ctx=self._n_ctx)
         with self.lock:
             if self.n_running >= self._n_slots + self._max_queue:
                 raise QueueFullError(n_waiting=self._max_queue, retry_after_s=1)
@@ -222,7 +222,7 @@ class ScriptedEngine:
         for text in texts:
             n_tokens = int(self.count_embed_tokens(text))
             if n_tokens > 512:
-                raise ContextOverflowError(n_prompt_tokens=n_tokens, n_ctx=512)
+                raise ContextOverflowError("embed_overflow", n_prompt_tokens=n_tokens, n_ctx=512)
         with self.lock:
             self.texts_embedded += len(texts)
             self.n_steps += 1
