@@ -74,9 +74,12 @@ class Answering:
                     event = json.loads(data)
                     if name == "error":
                         raise RemoteError(event["error"]["code"], **event["error"]["facts"])
-                    yield name, event
                     if name == "answer":
+                        # Read to the end first: hanging up earlier would count as a stop.
+                        self._response.read()
+                        yield name, event
                         return
+                    yield name, event
                     name, data = "message", ""
         raise DaemonUnreachableError("daemon_lost", url=self._client.url)
 
