@@ -30,7 +30,7 @@ from appliance import config as configuration
 from appliance.config import Config, models_dir
 from appliance.core import Core, IngestWorker
 from appliance.engine.base import Engine
-from appliance.errors import EXIT_DONE, EXIT_FAILED, ApplianceError, FrontendError, StoreFullError
+from appliance.errors import EXIT_DONE, EXIT_FAILED, ApplianceError, FrontendError
 from appliance.frontends.dropfolder import Inbox
 from appliance.frontends.http.frontend import HttpFrontend
 from appliance.messages import Lang, explain
@@ -220,8 +220,10 @@ def run(
     with _Signals() as signals:
         while True:
             with open_box(config, clock, engine, options.lang) as box:
-                _announce(box, options, notifier)
                 try:
+                    announce(box, *([options.ready_file] if options.ready_file else []))
+                    _log.info("listening on %s, data in %s", box.http.url, box.config.data)
+                    notifier.ready(_status_line(box.core))
                     config = _serve(box, options, signals, notifier, clock)
                 finally:
                     notifier.stopping()
@@ -280,20 +282,23 @@ def _configured(options: ServeOptions) -> Config:
     return config
 
 
-def _announce(box: Box, options: ServeOptions, notifier: Notifier) -> None:
-    """Say where the box is, to programs and to the service manager."""
+def announce(box: Box, *extra: Path) -> None:
+    """Write where the box is to its run folder and to each of ``extra``.
+
+    Raises:
+        FrontendError: a file cannot be written.
+    """
     where = json.dumps({"url": box.http.url, "pid": os.getpid()}).encode() + b"\n"
-    for path in (box.config.runtime_file, options.ready_file):
-        if path is not None:
-            try:
-                files.write_whole(path, where)
-            except OSError as error:
-                if isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError):
-                    cause = error.strerror or str(error)
-                    raise FrontendError("file_unwritable", path=str(path), cause=cause) from error
-                raise StoreFullError(path=str(path)) from error
-    _log.info("listening on %s, data in %s", box.http.url, box.config.data)
-    notifier.ready(_status_line(box.core))
+    for path in (box.config.runtime_file, *extra):
+        _write(path, where)
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        files.write_whole(path, content)
+    except OSError as error:
+        cause = error.strerror or str(error)
+        raise FrontendError("file_unwritable", path=str(path), cause=cause) from error
 
 
 def _status_line(core: Core) -> str:
