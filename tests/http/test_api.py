@@ -7,6 +7,7 @@ import io
 import json
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,7 +20,9 @@ from tests.doubles import ScriptedEngine
 LIBRARY = "图书馆周末几点关门？周末下午五点关门。周一至周五晚上八点关门。\n"
 
 
-def ask(client: Client, question: str, **options: Any) -> list[tuple[str, dict[str, Any]]]:
+def ask(
+    client: Client, question: str, **options: str | bool | None
+) -> list[tuple[str, dict[str, Any]]]:
     with client.ask(question, **options) as events:
         return list(events)
 
@@ -36,7 +39,7 @@ def raw(
         connection.close()
 
 
-def wait_until(claim: Any, timeout_s: float = 10.0) -> None:
+def wait_until(claim: Callable[[], bool], timeout_s: float = 10.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not claim():
         assert time.monotonic() < deadline, "still not true"
