@@ -74,7 +74,7 @@ def _wait_loaded(embedder: Embedder, most_s: float = 120.0) -> None:
     while True:
         try:
             embedder.count_embed_tokens("ready?")
-        except EngineStoppedError:
+        except EngineStoppedError:  # noqa: PERF203 - polling
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)

@@ -50,6 +50,9 @@ MAX_QUESTION_CHARS = 8000
 
 _N_HITS = 8
 
+_FAR_BEHIND = 0.6
+"""Share of the best fused score below which a hit is no evidence: found by one arm only."""
+
 _SAYS_NO = re.compile(
     r"^\W*(this is not in the documents|(the )?(passages?|documents?) do(es)? not"
     r"|not in (the|your) documents|资料中?(里)?没有(提到|提及|相关|包含|答案)|文档中?没有)",
@@ -252,14 +255,18 @@ class Turn:
         return marks.feed(f" [{n}]" if self._lang == "en" else f"[{n}]")
 
     def _fit_evidence(self, found: SearchResult) -> list[Hit]:
-        """Return the best hits whose text fits ``evidence_tokens``; always at least the first."""
+        """Return the best hits whose text fits ``evidence_tokens``; always at least the first.
+
+        Hits far behind the best are left out even when they would fit: every passage costs prefill
+        time on a board, and a small model picks the wrong one of two.
+        """
         if found.outcome is not None:
             return []
         left = self._assistant.config.evidence_tokens
         chosen: list[Hit] = []
         for hit in found.hits:
             left -= self._assistant.count(hit.text)
-            if chosen and left < 0:
+            if chosen and (left < 0 or hit.score < _FAR_BEHIND * found.hits[0].score):
                 break
             chosen.append(hit)
         return chosen

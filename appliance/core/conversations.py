@@ -83,14 +83,3 @@ class Conversations:
             if self._unkept.pop(conversation, None) is not None:
                 return
         self._store.delete_conversation(conversation)
-
-    def kept(self) -> list[ConversationRow]:
-        """Return the conversations in the store, the newest first."""
-        return self._store.conversations()
-
-    def forget_all(self) -> int:
-        """Delete every conversation, kept or not; returns how many there were."""
-        with self._lock:
-            n_unkept = len(self._unkept)
-            self._unkept.clear()
-        return n_unkept + self._store.delete_all_conversations()

@@ -12,8 +12,10 @@ from appliance.store.rows import (
 )
 from appliance.store.search import KeywordHits, TermStat
 from appliance.store.store import Store
+from appliance.store.vectors import Background
 
 __all__ = [
+    "Background",
     "ConversationRow",
     "DocumentRow",
     "FileRow",

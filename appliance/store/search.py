@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from appliance.store.db import Database
-from appliance.store.vectors import VectorMatrix
+from appliance.store.vectors import Background, VectorMatrix
 
 _MOST_TERMS = 12
 """Rarest terms of a query that are looked up; the project's notes: pruning costs no recall."""
@@ -96,7 +96,7 @@ def dense_search(
     vector: npt.NDArray[np.float32],
     k: int,
     collection: str | None = None,
-) -> tuple[list[tuple[int, float]], tuple[float, float] | None]:
+) -> tuple[list[tuple[int, float]], Background | None]:
     """Return the nearest passages as (id, cosine), and the query's background."""
     if collection is None:
         return matrix.scan(vector, k)

@@ -24,7 +24,7 @@ from appliance.store.rows import (
     PassageRow,
     TurnRow,
 )
-from appliance.store.vectors import VectorMatrix, quantise
+from appliance.store.vectors import Background, VectorMatrix, quantise
 from appliance.text.chunk import NewPassage
 from appliance.text.cjk import TERMS_VERSION
 
@@ -276,7 +276,7 @@ class Store:
 
     def dense_search(
         self, vector: npt.NDArray[np.float32], k: int, collection: str | None = None
-    ) -> tuple[list[tuple[int, float]], tuple[float, float] | None]:
+    ) -> tuple[list[tuple[int, float]], Background | None]:
         """Return the nearest passages as (id, cosine), and the query's background."""
         return search.dense_search(self._db, self._matrix, vector, k, collection)
 

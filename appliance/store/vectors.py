@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,15 @@ import simsimd
 
 _GROW = 1024
 _LEAST_BACKGROUND = 16
+
+
+@dataclass(frozen=True)
+class Background:
+    """What a query's cosines are to ``n`` passages that have nothing to do with it."""
+
+    mean: float
+    spread: float
+    n: int
 
 
 def quantise(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.int8]:
@@ -81,7 +91,7 @@ class VectorMatrix:
 
     def scan(
         self, vector: npt.NDArray[np.float32], k: int, allowed: set[int] | None = None
-    ) -> tuple[list[tuple[int, float]], tuple[float, float] | None]:
+    ) -> tuple[list[tuple[int, float]], Background | None]:
         """Return the ``k`` nearest passages as (id, cosine), best first, and the background.
 
         The background is mean and standard deviation of the query's cosines over all rows but the
@@ -103,9 +113,9 @@ class VectorMatrix:
             if k == 0:
                 return [], None
             background = None
-            if n >= _LEAST_BACKGROUND:
+            if len(cosines) >= _LEAST_BACKGROUND:
                 far = np.sort(cosines)[: max(_LEAST_BACKGROUND // 2, int(len(cosines) * 0.95))]
-                background = float(far.mean()), float(far.std())
+                background = Background(float(far.mean()), float(far.std()), len(cosines))
             top = np.argpartition(-cosines, k - 1)[:k]
             # Ties are broken by id, so that the order never depends on where a row happens to lie.
             top = top[np.lexsort((ids[top], -cosines[top]))]

@@ -26,7 +26,8 @@ TERMS_VERSION = 1
 """Raise when the same text gives other terms than before: the index is then rebuilt."""
 
 _CODE = re.compile(
-    r"[a-z]{1,6}(?:/[a-z]{1,3})?[ _-]?\d[\da-z]*(?:[-_./:]\d[\da-z]*)*(?:[-_./][\da-z]+)*"
+    r"(?<![a-z\d])[a-z]{1,6}(?:/[a-z]{1,3})?[ _-]?\d[\da-z]*"
+    r"(?:[-_./:]\d[\da-z]*)*(?:[-_./][\da-z]+)*"
     r"|[a-z\d]+(?:[-_./][a-z\d]+)+"
 )
 _RUN = re.compile(r"[a-z\d]+(?:'[a-z]+)?|[^\W\da-z_]+", re.UNICODE)

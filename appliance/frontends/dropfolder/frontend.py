@@ -74,7 +74,6 @@ class Inbox:
 
     def _compare(self) -> None:
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
             picture = scan.take(os.fsencode(self._folder))
         except OSError as error:
             self._core.report(
@@ -111,6 +110,7 @@ class Inbox:
         self._unwatch()
         observer = Observer()
         try:
+            self._folder.mkdir(parents=True, exist_ok=True)
             observer.schedule(_Waker(self._wake), str(self._folder), recursive=True)
             observer.start()
         except OSError as error:

@@ -1,9 +1,9 @@
 """Two pictures of the inbox in, differences out; pure but for the walk itself.
 
 What is skipped: names that begin with a dot or ``~$`` or end in ``.part``, ``.tmp``, ``.swp``,
-``.crdownload`` or ``~`` (copies and downloads on their way), our own status files, and all that is neither a
-file nor a folder. Links are followed only to plain files inside the inbox: a link to a folder could
-loop, and one that leads out of the inbox would publish what nobody dropped.
+``.crdownload`` or ``~`` (copies and downloads on their way), our own status files, and all that is
+neither a file nor a folder. Links are followed only to plain files inside the inbox: a link to a
+folder could loop, and one that leads out of the inbox would publish what nobody dropped.
 """
 
 from __future__ import annotations
