@@ -207,8 +207,11 @@ def run(
     environ: Mapping[str, str],
     clock: Clock | None = None,
     engine: MakeEngine = make_engine,
+    on_ready: Callable[[Box], None] = lambda _box: None,
 ) -> int:
     """Serve until told to stop; returns the exit status.
+
+    ``on_ready`` is called whenever the box begins to answer, also after a reload.
 
     Raises:
         ApplianceError: the box could not be started.
@@ -224,6 +227,7 @@ def run(
                     announce(box, *([options.ready_file] if options.ready_file else []))
                     _log.info("listening on %s, data in %s", box.http.url, box.config.data)
                     notifier.ready(_status_line(box.core))
+                    on_ready(box)
                     config = _serve(box, options, signals, notifier, clock)
                 finally:
                     notifier.stopping()

@@ -39,7 +39,9 @@ def show(arguments: Namespace, output: Output) -> int:
         output.json({**document, "passages": found["passages"]})
         return EXIT_DONE
     output.line(f"{clean(document['title'])} ({', '.join(map(clean, document['paths']))})")
-    shown: object = None
+    for problem in document["problems"]:
+        output.say("page_problem", page=problem["page"], reason=clean(problem["reason"]))
+    shown = ""
     for passage in found["passages"]:
         item = {**passage, "path": document["paths"][0]}
         where = screens.place(item, output.lang)

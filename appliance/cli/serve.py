@@ -12,6 +12,11 @@ def serve(arguments: Namespace, output: Output) -> int:
     """Run the daemon; returns when it was told to stop."""
     from appliance import daemon
 
+    def greet(box: daemon.Box) -> None:
+        # A person who started it by hand is told where to go; a service's log says it already.
+        if output.err.isatty():
+            output.note(output.label("serving", url=box.http.url, inbox=box.config.inbox_dir))
+
     return daemon.run(
         daemon.ServeOptions(
             data=arguments.data,
@@ -21,4 +26,5 @@ def serve(arguments: Namespace, output: Output) -> int:
             lang="zh" if output.lang == "zh" else "en",
         ),
         os.environ,
+        on_ready=greet,
     )

@@ -128,7 +128,6 @@ LABELS: dict[str, tuple[str, str]] = {
     "work_eta": ("about {eta} left", "约剩 {eta}"),
     "work_current": ("reading {path}", "正在读取 {path}"),
     "work_done": ("Everything is read.", "全部读取完毕。"),
-    "work_none": ("none", "无"),
     # models
     "model_here": ("here", "已安装"),
     "model_not_here": ("can be pulled", "可下载"),

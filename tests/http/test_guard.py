@@ -70,8 +70,16 @@ def test_key_opens_for_any_host_and_nothing_else_does() -> None:
 
 @pytest.mark.parametrize(
     ("host", "expected"),
-    [("127.0.0.1", True), ("127.8.0.1", True), ("::1", True), ("localhost", True)]
-    + [("0.0.0.0", False), ("::", False), ("192.168.1.5", False), ("box.local", False)],
+    [
+        ("127.0.0.1", True),
+        ("127.8.0.1", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("192.168.1.5", False),
+        ("box.local", False),
+    ],
 )
 def test_is_loopback(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected

@@ -230,11 +230,13 @@ def test_prompt_longer_than_the_context_names_both_numbers(
     make_inside: MakeInside,
 ) -> None:
     inside = make_inside(ScriptedEngine(default="x", n_ctx=100))
-    with openai.OpenAI(base_url=f"{inside.box.http.url}/v1", api_key="x", max_retries=0) as client:
-        with pytest.raises(openai.BadRequestError) as refused:
-            client.chat.completions.create(
-                model="scripted", messages=[{"role": "user", "content": "长" * 200}]
-            )
+    with (
+        openai.OpenAI(base_url=f"{inside.box.http.url}/v1", api_key="x", max_retries=0) as client,
+        pytest.raises(openai.BadRequestError) as refused,
+    ):
+        client.chat.completions.create(
+            model="scripted", messages=[{"role": "user", "content": "长" * 200}]
+        )
 
     assert refused.value.code == "context_length_exceeded"
     assert "100" in refused.value.message
@@ -262,9 +264,11 @@ def test_failure_in_the_middle_of_a_stream_is_raised_by_the_client(
 @pytest.mark.parametrize("state", ["loading", "stopped"])
 def test_model_that_is_not_ready_is_503(make_inside: MakeInside, state: str) -> None:
     inside = make_inside(ScriptedEngine(default="x", state=state))  # type: ignore[arg-type]
-    with openai.OpenAI(base_url=f"{inside.box.http.url}/v1", api_key="x", max_retries=0) as client:
-        with pytest.raises(openai.InternalServerError) as refused:
-            client.chat.completions.create(model="scripted", messages=HELLO)  # type: ignore[arg-type]
+    with (
+        openai.OpenAI(base_url=f"{inside.box.http.url}/v1", api_key="x", max_retries=0) as client,
+        pytest.raises(openai.InternalServerError) as refused,
+    ):
+        client.chat.completions.create(model="scripted", messages=HELLO)  # type: ignore[arg-type]
 
     assert refused.value.status_code == 503
     assert "retry-after" in refused.value.response.headers

@@ -332,16 +332,19 @@ class Routes:
     # ---------------------------------------------------------------------------------------------
     # documents and files
 
-    async def documents(self, _request: Request) -> Response:
+    async def documents(self, request: Request) -> Response:
         """List the documents that can be asked about."""
+        lang = self._lang(request)
         rows = await self._crossing.call(self._core.documents)
         collections = await self._crossing.call(self._core.collections)
-        return reply({"documents": [_document(row) for row in rows], "collections": collections})
+        return reply(
+            {"documents": [_document(row, lang) for row in rows], "collections": collections}
+        )
 
     async def document(self, request: Request) -> Response:
         """Show one document."""
         row = await self._crossing.call(self._core.document, request.path_params["id"])
-        return reply(_document(row))
+        return reply(_document(row, self._lang(request)))
 
     async def passages(self, request: Request) -> Response:
         """Return a document's text, passage by passage."""
@@ -379,9 +382,9 @@ class Routes:
             await self._crossing.call(act, path)
         return reply({"paths": list(row.paths)})
 
-    async def files(self, _request: Request) -> Response:
+    async def files(self, request: Request) -> Response:
         """List every file in the inbox with its state, and why it failed."""
-        lang = self._lang(_request)
+        lang = self._lang(request)
         rows = await self._crossing.call(self._core.files)
         documents = {row.id: row for row in await self._crossing.call(self._core.documents)}
         return reply(
@@ -677,7 +680,7 @@ def _query_whole(query: dict[str, str], field: str, default: int, *, low: int, h
     return int(value)
 
 
-def _document(row: DocumentRow) -> dict[str, Any]:
+def _document(row: DocumentRow, lang: Lang) -> dict[str, Any]:
     return {
         "id": row.id,
         "paths": list(row.paths),
@@ -689,7 +692,9 @@ def _document(row: DocumentRow) -> dict[str, Any]:
         "passages": row.n_passages,
         "size_bytes": row.size_bytes,
         "sha256": row.sha256.hex(),
-        "problems": list(row.problems),
+        "problems": [
+            {**problem, "reason": str(sentence(problem["code"], lang))} for problem in row.problems
+        ],
         "added_at": row.added_at,
     }
 

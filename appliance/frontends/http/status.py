@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import Any
 
@@ -57,6 +57,7 @@ def status_of(core: Core, lang: Lang, uptime_s: float) -> dict[str, Any]:
             "texts_embedded": engine.texts_embedded,
         },
         "documents": core.stats(),
+        "work": asdict(core.progress()),
         "keep_history": core.config.assistant.keep_history,
         "uptime_s": uptime_s,
         "versions": versions(),

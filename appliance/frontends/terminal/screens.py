@@ -35,6 +35,7 @@ def status_screen(status: Json, lang: str, url: str) -> str:
     rows.append(["row_documents", say("documents_line", lang, **documents)])
     if documents["failed"]:
         rows.append(["", say("documents_failed", lang, n=len(documents["failed"]))])
+    rows.append(["row_work", progress_line(status["work"], lang)])
     rest = memory["own"] - min(memory["own"], memory.get("compute", 0))
     sizes = {
         "resident": human_bytes(memory["resident"]),
