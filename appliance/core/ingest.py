@@ -26,6 +26,7 @@ from appliance.errors import (
     EngineError,
     IngestError,
     LimitExceededError,
+    ModelError,
     ParseFailedError,
     StoreError,
     StoreFullError,
@@ -137,7 +138,7 @@ class IngestWorker:
                 is_busy = self._one()
                 if is_busy:
                     self._waiting_for = None
-            except (StoreError, EngineError) as error:
+            except (StoreError, EngineError, ModelError) as error:
                 if self._stopping.is_set():
                     break
                 # A full disk or a loading model ends by itself; work goes on where it stopped.
