@@ -12,6 +12,7 @@ LABELS: dict[str, tuple[str, str]] = {
     "sources": ("Sources:", "来源："),
     "evidence": ("Reading {n} passages:", "正在阅读 {n} 个段落："),
     "page": ("p. {page}", "第 {page} 页"),
+    "line": ("line {line}", "第 {line} 行"),
     "lines": ("lines {line_from}-{line_to}", "第 {line_from}-{line_to} 行"),
     "queued": ("Waiting: number {position} in the queue", "排队中：第 {position} 位"),
     "queued_eta": (

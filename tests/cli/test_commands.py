@@ -45,7 +45,7 @@ def test_ask_prints_the_answer_then_its_sources(inside: Inside, capsys: Capture)
 
     out = capsys.readouterr().out
     assert status == 0
-    assert out.startswith("下午五点关门[1]。\n\nSources:\n  [1] 图书馆.txt, lines 1-1\n")
+    assert out.startswith("下午五点关门[1]。\n\nSources:\n  [1] 图书馆.txt, line 1\n")
     assert "周末下午五点关门" in out
 
 

@@ -100,7 +100,11 @@ def place(item: Json, lang: str) -> str:
     if item["heading"]:
         parts.append(clean(item["heading"]))
     elif item["page"] is None and item["line_from"] is not None:
-        parts.append(say("lines", lang, line_from=item["line_from"], line_to=item["line_to"]))
+        first, last = item["line_from"], item["line_to"]
+        if first == last:
+            parts.append(say("line", lang, line=first))
+        else:
+            parts.append(say("lines", lang, line_from=first, line_to=last))
     return ", ".join(parts)
 
 
