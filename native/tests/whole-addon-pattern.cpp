@@ -70,14 +70,6 @@ struct ScalarFree {
 };
 using Scalar = std::unique_ptr<aclScalar, ScalarFree>;
 
-int64_t product(const Dims & dims) {
-    int64_t n = 1;
-    for (const int64_t d : dims) {
-        n *= d;
-    }
-    return n;
-}
-
 Tensor dense(void * data, const Dims & dims, aclDataType type) {
     return Tensor(aclCreateTensor(dims.data(), dims.size(), type, nullptr, 0, ACL_FORMAT_ND, dims.data(),
                                   dims.size(), data));
