@@ -48,17 +48,17 @@ clean: ## remove what the targets made here (models stay in their cache)
 
 $(VENV)/bin/python:
 	@sh assets/setup/packages.sh demo
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	@$(PYTHON) -m venv $(VENV)
+	@BIN=$(BIN) sh assets/setup/install.sh --upgrade pip
 
 $(VENV)/.demo-ready: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing the appliance. llama.cpp is compiled on the first run: 4 to 15 minutes ..."
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@BIN=$(BIN) sh assets/setup/install.sh --editable .
 	@touch $@
 
 $(VENV)/.test-ready: pyproject.toml $(VENV)/.demo-ready
 	@sh assets/setup/packages.sh test
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,dev]'
+	@BIN=$(BIN) sh assets/setup/install.sh --editable '.[test,dev]'
 	@touch $@
 
 -include native/native.mk

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from appliance.errors import Fact, StoreError
+from appliance.errors import Fact, StoreCorruptError, StoreError
 from appliance.store import search
 from appliance.store.conversations import ConversationsTable
 from appliance.store.db import Database
@@ -258,6 +258,8 @@ class Store:
             ).fetchall()
         if rows:
             width = len(rows[0][1])
+            if any(len(row[1]) != width for row in rows):
+                raise StoreCorruptError(path=str(self.path), cause="vectors of unequal length")
             joined = b"".join(row[1] for row in rows)
             data = np.frombuffer(joined, np.int8).reshape(len(rows), width).copy()
             self._matrix.replace([row[0] for row in rows], data)

@@ -1,0 +1,278 @@
+"""The store: a document is there everywhere or nowhere, whatever fails in between."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from appliance.errors import SchemaTooNewError, StoreCorruptError, StoreError
+from appliance.parsers.base import Block
+from appliance.store import ParsedMeta, Store
+from appliance.text.chunk import chunk
+from appliance.text.cjk import query_terms
+
+OLD = "旧句子说开放到八点。"
+NEW = "新句子说开放到九点。"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store.open(tmp_path / "appliance.db")
+    yield opened
+    opened.close()
+
+
+def put(store: Store, path: bytes, text: str, *, mtime_ns: int = 1) -> int:
+    store.note_file(path, len(text), mtime_ns)
+    digest = hashlib.sha256(text.encode()).digest()
+    known = store.link_existing(path, digest)
+    if known is not None:
+        return known
+    return store.commit_document(
+        path, digest, len(text), ParsedMeta("txt", "t"), chunk([Block(text, page=1)])
+    )
+
+
+def embed(store: Store, embedder: str = "e") -> None:
+    while batch := store.pending_embeddings(100):
+        rng = np.random.default_rng(len(batch))
+        matrix = rng.standard_normal((len(batch), 8)).astype(np.float32)
+        store.add_vectors(embedder, [pid for pid, _ in batch], matrix)
+
+
+def found(store: Store, text: str) -> list[int]:
+    return [pid for pid, _ in store.keyword_search(query_terms(text), 10).hits]
+
+
+def test_changed_file_leaves_no_old_sentence(store: Store) -> None:
+    put(store, b"a.txt", OLD)
+    embed(store)
+
+    put(store, b"a.txt", NEW, mtime_ns=2)
+    embed(store)
+
+    assert found(store, "旧句") == []
+    assert len(found(store, "新句")) == 1
+    assert store.check() == []
+    assert store.stats()["vectors"] == store.stats()["passages"] == 1
+
+
+def test_deleted_file_leaves_nothing_anywhere(store: Store) -> None:
+    put(store, b"a.txt", OLD)
+    embed(store)
+
+    store.forget_file(b"a.txt")
+
+    stats = store.stats()
+    assert (stats["documents"], stats["passages"], stats["vectors"]) == (0, 0, 0)
+    assert store.jobs() == []
+    assert store.files() == []
+    assert store.dense_search(np.ones(8, np.float32), 5)[0] == []
+    assert store.check() == []
+
+
+def test_same_bytes_twice_are_one_document_with_two_files(store: Store) -> None:
+    first, second = put(store, b"a.txt", OLD), put(store, b"b/a.txt", OLD)
+
+    assert first == second
+    assert store.document(first).paths == ("a.txt", "b/a.txt")
+
+    store.forget_file(b"a.txt")
+    assert len(found(store, "旧句")) == 1
+    store.forget_file(b"b/a.txt")
+    assert found(store, "旧句") == []
+
+
+def test_failed_reread_hides_what_the_file_said_before(store: Store) -> None:
+    put(store, b"a.txt", OLD)
+
+    store.note_file(b"a.txt", 1, 2)
+    store.fail_file(b"a.txt", "encrypted", {})
+
+    assert found(store, "旧句") == []
+    assert store.stats()["failed"] == [{"path": "a.txt", "code": "encrypted", "facts": {}}]
+
+
+def test_unchanged_file_is_not_read_again_and_a_changed_one_is(store: Store) -> None:
+    put(store, b"a.txt", OLD)
+
+    assert store.note_file(b"a.txt", len(OLD), 1).state == "linked"
+    assert store.note_file(b"a.txt", len(OLD), 7).state == "seen"
+    assert len(found(store, "旧句")) == 1, "the old text stays until the new one is read"
+
+
+def test_ignored_file_stays_ignored_until_its_bytes_change(store: Store) -> None:
+    put(store, b"a.txt", OLD)
+    store.ignore_file(b"a.txt")
+
+    assert store.note_file(b"a.txt", len(OLD), 1).state == "ignored"
+    assert found(store, "旧句") == []
+    assert store.note_file(b"a.txt", 5, 9).state == "seen"
+
+
+def test_rename_keeps_the_document_and_its_vectors(store: Store) -> None:
+    document = put(store, b"a.txt", OLD)
+    embed(store)
+
+    store.move_file(b"a.txt", b"lessons/b.txt")
+
+    assert store.document(document).paths == ("lessons/b.txt",)
+    assert store.files()[0].collection == "lessons"
+    assert store.document(document).state == "ready"
+
+
+def test_name_in_gbk_bytes_is_kept_and_shown(store: Store) -> None:
+    path = "教案.txt".encode("gbk")
+
+    put(store, path, OLD)
+
+    assert store.files()[0].path == path
+    assert store.files()[0].display == "教案.txt"
+
+
+def test_vectors_of_another_embedder_are_refused_until_reset(store: Store) -> None:
+    put(store, b"a.txt", OLD)
+    embed(store, "one")
+    put(store, b"b.txt", NEW)
+
+    with pytest.raises(StoreError) as caught:
+        embed(store, "two")
+    assert caught.value.code == "embedder_changed"
+
+    store.reset_vectors("two")
+    embed(store, "two")
+    assert store.stats()["vectors"] == 2
+    assert store.check() == []
+
+
+def test_search_finds_words_characters_and_codes(store: Store) -> None:
+    put(store, b"a.txt", "论文按照 GB/T 7714-2015 著录。")
+    put(store, b"b.txt", "GB 18030 与 T 7714 无关，2015 年。")
+    put(store, b"c.txt", "教案")
+
+    assert found(store, "教案") == [store.passages(3)[0].id]
+    assert found(store, "GB/T 7714-2015")[0] == store.passages(1)[0].id
+    assert store.terms_with("案") == ["教案"]
+
+
+def test_reopened_store_is_the_same(tmp_path: Path) -> None:
+    first = Store.open(tmp_path / "a.db")
+    put(first, b"a.txt", OLD)
+    embed(first)
+    vector = np.arange(8, dtype=np.float32)
+    before = first.dense_search(vector, 3)
+    first.close()
+
+    again = Store.open(tmp_path / "a.db")
+    try:
+        assert again.dense_search(vector, 3) == before
+        assert len(found(again, "旧句")) == 1
+        assert again.check() == []
+    finally:
+        again.close()
+
+
+def test_terms_made_another_way_are_rebuilt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Store.open(tmp_path / "a.db")
+    put(first, b"a.txt", OLD)
+    first.close()
+
+    monkeypatch.setattr("appliance.store.store.TERMS_VERSION", 99)
+    again = Store.open(tmp_path / "a.db")
+    try:
+        assert again.check() == []
+        assert len(found(again, "旧句")) == 1
+        assert again.get_meta("terms_version") == "99"
+    finally:
+        again.close()
+
+
+def test_second_daemon_on_the_same_file_is_refused(store: Store) -> None:
+    with pytest.raises(StoreError) as caught:
+        Store.open(store.path)
+
+    assert caught.value.code == "store_locked"
+
+
+def test_store_of_a_newer_version_is_refused_and_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    Store.open(path).close()
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 999")
+    before = path.read_bytes()
+
+    with pytest.raises(SchemaTooNewError):
+        Store.open(path)
+
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database at all" * 100, b"SQLite format 3\0" + b"x" * 9000]
+)
+def test_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.db"
+    path.write_bytes(content)
+
+    with pytest.raises(StoreCorruptError):
+        Store.open(path)
+
+
+def test_check_sees_every_kind_of_orphan(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    store = Store.open(path)
+    put(store, b"a.txt", OLD)
+    embed(store)
+    store.close()
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA foreign_keys = OFF")
+    db.execute("INSERT INTO passages_fts (rowid, terms) VALUES (77, 'ghost')")
+    db.execute("INSERT INTO vectors VALUES (78, zeroblob(8))")
+    db.execute("DELETE FROM files")
+    db.commit()
+    db.close()
+
+    broken = Store.open(path)
+    try:
+        problems = broken.check()
+    finally:
+        broken.close()
+
+    assert "keyword row 77 has no passage" in problems
+    assert "vector 78 has no passage" in problems
+    assert "document 1 has no file" in problems
+
+
+def test_vectors_of_unequal_length_are_named_as_damage(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    store = Store.open(path)
+    put(store, b"a.txt", OLD + NEW)
+    embed(store)
+    store.close()
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA foreign_keys = OFF")
+    db.execute("INSERT INTO vectors VALUES (78, zeroblob(3))")
+    db.commit()
+    db.close()
+
+    with pytest.raises(StoreCorruptError):
+        Store.open(path)
+
+
+def test_conversations_are_kept_and_forgotten(store: Store) -> None:
+    one = store.create_conversation("kiosk")
+    store.add_turn(one, "几点？", {"answer": "八点。"})
+
+    assert [t.question for t in store.turns(one)] == ["几点？"]
+    assert store.conversations()[0].title == "几点？"
+
+    store.delete_conversation(one)
+    store.add_turn(one, "还在吗？", {"answer": "不在。"})
+    assert store.conversations() == []
