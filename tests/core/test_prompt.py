@@ -89,4 +89,3 @@ def test_a_question_that_alone_is_too_long_is_left_to_the_engine_to_refuse() -> 
 @pytest.mark.parametrize("lang", ["zh", "en"])
 def test_system_message_is_the_same_bytes_whatever_is_asked(lang: prompt.Lang) -> None:
     assert prompt.system_message("strict", lang) == prompt.system_message("strict", lang)
-    assert "[1]" in prompt.system_message("strict", lang).content
