@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from appliance.engine.base import Embedder, Priority
+from appliance.engine.base import Embedder, Engine, Priority
 from appliance.errors import EngineStoppedError
 from appliance.parsers.base import Block
 from appliance.store import ParsedMeta, Store
@@ -67,6 +67,14 @@ def index(store: Store, paragraphs: dict[str, str], embedder: Embedder) -> None:
     while pending := store.pending_embeddings(_BATCH):
         vectors = embedder.embed([text for _, text in pending], "passage", Priority.INGEST_EMBED)
         store.add_vectors(embedder.embedder_id, [pid for pid, _ in pending], vectors)
+
+
+def wait_model(engine: Engine, most_s: float = 300.0) -> None:
+    """Wait until the model that answers is loaded."""
+    deadline = time.monotonic() + most_s
+    while engine.status().state == "loading":
+        assert time.monotonic() < deadline, "the model did not load"
+        time.sleep(0.05)
 
 
 def _wait_loaded(embedder: Embedder, most_s: float = 120.0) -> None:
