@@ -248,7 +248,9 @@ def _serve(
     shown = ""
     while True:
         received = signals.next(_TICK_S)
-        if received in (signal.SIGTERM, signal.SIGINT):
+        if isinstance(received, _Broken):
+            raise ApplianceError("thread_ended", thread=received.thread, cause=received.cause)
+        if received is signal.SIGTERM or received is signal.SIGINT:
             _log.info("stopping on %s", received.name)
             return box.config
         if received is signal.SIGHUP:
@@ -313,35 +315,54 @@ def _status_line(core: Core) -> str:
     return f"{line}, reading documents" if n_left else line
 
 
+@dataclass(frozen=True)
+class _Broken:
+    """A thread of the box that ended by an exception nobody expected."""
+
+    thread: str
+    cause: str
+
+
 class _Signals:
-    """Signals as items of a queue; handlers do nothing but put them there.
+    """Signals, and threads that broke, as items of a queue; handlers only put them there.
 
     After the first request to stop, a second one ends the process at once: the store survives that
-    as it survives a power cut.
+    as it survives a power cut. A thread that ended by an exception stops the box the same way as a
+    signal, so that the service manager starts a whole one.
     """
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[signal.Signals] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[signal.Signals | _Broken] = queue.SimpleQueue()
         self._is_stopping = False
         self._old: dict[signal.Signals, object] = {}
+        self._old_hook = threading.excepthook
 
     def __enter__(self) -> _Signals:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             self._old[number] = signal.signal(number, self._handle)
         faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
+        threading.excepthook = self._thread_broke
         return self
 
     def __exit__(self, *_exc: object) -> None:
+        threading.excepthook = self._old_hook
         faulthandler.unregister(signal.SIGUSR1)
         for number, handler in self._old.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 
-    def next(self, timeout_s: float) -> signal.Signals | None:
-        """Return the next signal, None after ``timeout_s`` without one."""
+    def next(self, timeout_s: float) -> signal.Signals | _Broken | None:
+        """Return what came next, None after ``timeout_s`` without anything."""
         try:
             return self._queue.get(timeout=timeout_s)
         except queue.Empty:
             return None
+
+    def _thread_broke(self, what: threading.ExceptHookArgs) -> None:
+        name = what.thread.name if what.thread is not None else "?"
+        cause = f"{what.exc_type.__name__}: {what.exc_value}"
+        error = what.exc_value or what.exc_type()
+        _log.error("thread %s ended", name, exc_info=(what.exc_type, error, what.exc_traceback))
+        self._queue.put(_Broken(name, cause))
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         found = signal.Signals(number)

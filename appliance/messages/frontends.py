@@ -155,6 +155,12 @@ SENTENCES: dict[str, Sentence] = {
         "Check that it exists and that the daemon's user may read it.",
         "请检查它是否存在，以及服务的用户是否有读取权限。",
     ),
+    "thread_ended": Sentence(
+        "The part '{thread}' of the daemon ended unexpectedly ({cause}), so all of it was stopped.",
+        "服务的 “{thread}” 部分意外结束（{cause}），因此整个服务已停止。",
+        "Start it again; nothing is lost. If it repeats, run it with --debug and report the log.",
+        "请重新启动，数据不会丢失；如反复出现，请加上 --debug 运行并反馈日志。",
+    ),
     "data_unusable": Sentence(
         "The data folder {path} cannot be used: {cause}.",
         "数据文件夹 {path} 无法使用：{cause}。",

@@ -46,8 +46,8 @@ from pathlib import Path
 from appliance import daemon
 from tests.doubles import ScriptedEngine
 engine = ScriptedEngine(default="x")
-{textwrap.dedent(body)}
 data = Path({str(tmp_path)!r})
+{textwrap.dedent(body)}
 options = daemon.ServeOptions(data, port=0, ready_file=data / "r")
 sys.exit(daemon.run(options, os.environ, engine=lambda _config: engine))
 """
@@ -81,6 +81,7 @@ def test_signal_stops_cleanly_and_the_address_is_gone(bare: Box, number: int) ->
     assert "Traceback" not in bare.log()
 
 
+@pytest.mark.slow
 def test_box_without_models_stays_up_searches_and_says_why(bare: Box) -> None:
     (bare.inbox / "图书馆.txt").write_text(LIBRARY, encoding="utf-8")
     bare.start()
@@ -228,6 +229,7 @@ def test_part_that_hangs_at_the_stop_is_named_and_left_behind(tmp_path: Path) ->
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_second_signal_does_not_wait(tmp_path: Path) -> None:
     process = scripted(tmp_path, "engine.close = lambda: time.sleep(60)")
     wait_for(tmp_path / "r")
@@ -253,6 +255,26 @@ def test_part_that_fails_at_the_stop_does_not_keep_the_others(tmp_path: Path) ->
     assert "engine failed while stopping" in err
 
 
+def test_thread_that_breaks_stops_the_whole_box_with_a_failure(tmp_path: Path) -> None:
+    process = scripted(
+        tmp_path,
+        """
+        def broken():
+            while not (data / "r").exists():
+                time.sleep(0.01)
+            raise KeyError("坏了")
+        threading.Thread(target=broken, name="serial").start()
+        """,
+        PYTHONIOENCODING="utf-8",
+    )
+
+    _, err = process.communicate(timeout=20)
+
+    assert process.returncode == 1
+    assert "thread serial ended: KeyError" in err
+    assert not (tmp_path / "run" / "daemon.json").exists()
+
+
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[tuple[str, socket.socket]]:
     path = str(tmp_path / "notify")
@@ -269,6 +291,7 @@ def received(sock: socket.socket, wanted: str) -> list[str]:
     return messages
 
 
+@pytest.mark.slow
 def test_service_manager_hears_ready_watchdog_and_stopping(
     tmp_path: Path, manager: tuple[str, socket.socket]
 ) -> None:
@@ -287,6 +310,7 @@ def test_service_manager_hears_ready_watchdog_and_stopping(
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_watchdog_is_not_fed_while_the_engine_stands_still(
     tmp_path: Path, manager: tuple[str, socket.socket]
 ) -> None:
@@ -328,6 +352,7 @@ def resources() -> tuple[int, list[str]]:
     return descriptors, sorted(thread.name for thread in threading.enumerate())
 
 
+@pytest.mark.slow
 def test_fifty_starts_and_stops_leave_no_thread_and_no_descriptor(tmp_path: Path) -> None:
     def once(n: int) -> None:
         engine = ScriptedEngine(default="好的。")
