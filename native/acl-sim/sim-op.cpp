@@ -3,7 +3,10 @@
 #include "sim-core.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <mutex>
+#include <unordered_map>
 #include <utility>
 
 namespace sim {
@@ -152,6 +155,18 @@ void add_ranges(std::vector<Range> & to, const Operand & o) {
     for (const Bytes & run : runs) {
         to.push_back({run.begin, run.n});
     }
+}
+
+// "aclnnXxxGetWorkspaceSize", kept for ever: the runtime remembers the pointer as the thread's current call.
+const std::string & phase_1_name(const char * op) {
+    static std::mutex lock;
+    static auto * const names = new std::unordered_map<const void *, std::string>;
+    const std::lock_guard<std::mutex> guard(lock);
+    std::string & name = (*names)[op];
+    if (name.empty()) {
+        name = std::string(op) + "GetWorkspaceSize";
+    }
+    return name;
 }
 
 // What the worker thread needs of an operand, without the client's handle.
@@ -419,7 +434,7 @@ void Plan::check_overlaps() const {
 
 aclnnStatus plan_op(const char * op, uint64_t * workspace_size, aclOpExecutor ** executor,
                     const std::function<void(Plan &)> & body) {
-    const std::string call = std::string(op) + "GetWorkspaceSize";
+    const std::string & call = phase_1_name(op);
     if (const aclError injected = enter_call(call.c_str()); injected != ACL_SUCCESS) {
         return injected;
     }
@@ -431,6 +446,7 @@ aclnnStatus plan_op(const char * op, uint64_t * workspace_size, aclOpExecutor **
         body(plan);
     } catch (const Refusal & refusal) {
         set_error(call, refusal.code, refusal.reason);
+        trace_call(call, refusal.code);
         return refusal.code;
     }
     plan.check_memory();
