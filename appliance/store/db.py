@@ -12,6 +12,7 @@ import fcntl
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +21,10 @@ from appliance.store.migrations import migrate
 
 _PAGE_CACHE_KIB = 8 * 1024
 _BUSY_TIMEOUT_S = 30.0
+
+_LOCK_WAIT_S = 2.0
+"""How long a start waits for the lock: a daemon killed while it started a child leaves the lock with
+that child until it has become the parser, which a busy board may take a second for."""
 
 
 class Database:
@@ -59,12 +64,18 @@ class Database:
     def _take_lock(self) -> int:
         lock_path = self.path.with_name(self.path.name + ".lock")
         fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.read(fd, 32).decode("ascii", "replace").strip()
-            os.close(fd)
-            raise StoreError("store_locked", path=str(self.path), pid=holder or "?") from error
+        deadline = time.monotonic() + _LOCK_WAIT_S
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if time.monotonic() < deadline:
+                    time.sleep(_LOCK_WAIT_S / 50)
+                    continue
+                holder = os.read(fd, 32).decode("ascii", "replace").strip()
+                os.close(fd)
+                raise StoreError("store_locked", path=str(self.path), pid=holder or "?") from error
         os.ftruncate(fd, 0)
         os.write(fd, str(os.getpid()).encode())
         return fd
