@@ -23,8 +23,9 @@ _PAGE_CACHE_KIB = 8 * 1024
 _BUSY_TIMEOUT_S = 30.0
 
 _LOCK_WAIT_S = 2.0
-"""How long a start waits for the lock: a daemon killed while it started a child leaves the lock with
-that child until it has become the parser, which a busy board may take a second for."""
+"""How long a start waits for the lock: a daemon killed while it started a child leaves the lock to
+that child until it has become the parser, which a busy board may take a second for.
+"""
 
 
 class Database:
