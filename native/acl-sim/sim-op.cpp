@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
-#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 namespace sim {
@@ -157,16 +157,13 @@ void add_ranges(std::vector<Range> & to, const Operand & o) {
     }
 }
 
-// "aclnnXxxGetWorkspaceSize", kept for ever: the runtime remembers the pointer as the thread's current call.
-const std::string & phase_1_name(const char * op) {
+// A copy of a call's name that is kept for ever: the runtime remembers the pointer as the thread's current call,
+// also when the library that held the literal has been closed.
+const std::string & kept(std::string name) {
     static std::mutex lock;
-    static auto * const names = new std::unordered_map<const void *, std::string>;
+    static auto * const names = new std::unordered_set<std::string>;
     const std::lock_guard<std::mutex> guard(lock);
-    std::string & name = (*names)[op];
-    if (name.empty()) {
-        name = std::string(op) + "GetWorkspaceSize";
-    }
-    return name;
+    return *names->insert(std::move(name)).first;
 }
 
 // What the worker thread needs of an operand, without the client's handle.
@@ -434,7 +431,7 @@ void Plan::check_overlaps() const {
 
 aclnnStatus plan_op(const char * op, uint64_t * workspace_size, aclOpExecutor ** executor,
                     const std::function<void(Plan &)> & body) {
-    const std::string & call = phase_1_name(op);
+    const std::string & call = kept(std::string(op) + "GetWorkspaceSize");
     if (const aclError injected = enter_call(call.c_str()); injected != ACL_SUCCESS) {
         return injected;
     }
@@ -467,7 +464,7 @@ aclnnStatus plan_op(const char * op, uint64_t * workspace_size, aclOpExecutor **
 
 aclnnStatus run_op(const char * op, void * workspace, uint64_t workspace_size, aclOpExecutor * executor,
                    aclrtStream stream) {
-    if (const aclError injected = enter_call(op); injected != ACL_SUCCESS) {
+    if (const aclError injected = enter_call(kept(op).c_str()); injected != ACL_SUCCESS) {
         return injected;
     }
     if (executor == nullptr) {
