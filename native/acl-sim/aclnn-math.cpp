@@ -40,7 +40,8 @@ aclnnStatus binary(const char * op, Binary kind, const aclTensor * self, const a
 }
 
 aclnnStatus binary_inplace(const char * op, Binary kind, const aclTensor * self, const aclTensor * other,
-                           const aclScalar * alpha, bool has_alpha, uint64_t * size, aclOpExecutor ** executor) {
+                           const aclScalar * alpha, bool has_alpha, uint64_t * size,
+                           aclOpExecutor ** executor) {
     return plan_op(op, size, executor, [&](Plan & p) {
         const int y = p.update("selfRef", self), b = p.in("other", other);
         const double k = has_alpha ? p.number("alpha", alpha) : 1.0;
@@ -133,9 +134,9 @@ Scaling over(const aclScalar * other) {
 // ---- two tensors ----
 
 #define WITH_ALPHA(Name, kind)                                                                               \
-    ACLNN_EXPORT aclnnStatus aclnn##Name##GetWorkspaceSize(                                                  \
-        const aclTensor * self, const aclTensor * other, const aclScalar * alpha, aclTensor * out,           \
-        uint64_t * size, aclOpExecutor ** executor) {                                                        \
+    ACLNN_EXPORT aclnnStatus aclnn##Name##GetWorkspaceSize(const aclTensor * self, const aclTensor * other,  \
+                                                           const aclScalar * alpha, aclTensor * out,         \
+                                                           uint64_t * size, aclOpExecutor ** executor) {     \
         return binary("aclnn" #Name, kind, self, other, alpha, true, out, size, executor);                   \
     }
 #define WITHOUT_ALPHA(Name, kind)                                                                            \
@@ -160,24 +161,26 @@ ACLNN_EXPORT aclnnStatus aclnnInplaceSubGetWorkspaceSize(aclTensor * self, const
                                                          aclOpExecutor ** executor) {
     return binary_inplace("aclnnInplaceSub", Binary::sub, self, other, alpha, true, size, executor);
 }
-ACLNN_EXPORT aclnnStatus aclnnInplaceMulGetWorkspaceSize(aclTensor * self, const aclTensor * other, uint64_t * size,
-                                                         aclOpExecutor ** executor) {
+ACLNN_EXPORT aclnnStatus aclnnInplaceMulGetWorkspaceSize(aclTensor * self, const aclTensor * other,
+                                                         uint64_t * size, aclOpExecutor ** executor) {
     return binary_inplace("aclnnInplaceMul", Binary::mul, self, other, nullptr, false, size, executor);
 }
-ACLNN_EXPORT aclnnStatus aclnnInplaceDivGetWorkspaceSize(aclTensor * self, const aclTensor * other, uint64_t * size,
-                                                         aclOpExecutor ** executor) {
+ACLNN_EXPORT aclnnStatus aclnnInplaceDivGetWorkspaceSize(aclTensor * self, const aclTensor * other,
+                                                         uint64_t * size, aclOpExecutor ** executor) {
     return binary_inplace("aclnnInplaceDiv", Binary::div, self, other, nullptr, false, size, executor);
 }
 
 // ---- a tensor and a scalar ----
 
-ACLNN_EXPORT aclnnStatus aclnnMulsGetWorkspaceSize(const aclTensor * self, const aclScalar * other, aclTensor * out,
-                                                   uint64_t * size, aclOpExecutor ** executor) {
+ACLNN_EXPORT aclnnStatus aclnnMulsGetWorkspaceSize(const aclTensor * self, const aclScalar * other,
+                                                   aclTensor * out, uint64_t * size,
+                                                   aclOpExecutor ** executor) {
     return unary("aclnnMuls", Unary::scale_add, self, out, kArithmetic, size, executor, times(other));
 }
-ACLNN_EXPORT aclnnStatus aclnnInplaceMulsGetWorkspaceSize(aclTensor * self, const aclScalar * other, uint64_t * size,
-                                                          aclOpExecutor ** executor) {
-    return unary_inplace("aclnnInplaceMuls", Unary::scale_add, self, kArithmetic, size, executor, times(other));
+ACLNN_EXPORT aclnnStatus aclnnInplaceMulsGetWorkspaceSize(aclTensor * self, const aclScalar * other,
+                                                          uint64_t * size, aclOpExecutor ** executor) {
+    return unary_inplace("aclnnInplaceMuls", Unary::scale_add, self, kArithmetic, size, executor,
+                         times(other));
 }
 ACLNN_EXPORT aclnnStatus aclnnAddsGetWorkspaceSize(const aclTensor * self, const aclScalar * other,
                                                    const aclScalar * alpha, aclTensor * out, uint64_t * size,
@@ -190,27 +193,32 @@ ACLNN_EXPORT aclnnStatus aclnnInplaceAddsGetWorkspaceSize(const aclTensor * self
     return unary_inplace("aclnnInplaceAdds", Unary::scale_add, self, kArithmetic, size, executor,
                          plus(other, alpha));
 }
-ACLNN_EXPORT aclnnStatus aclnnDivsGetWorkspaceSize(const aclTensor * self, const aclScalar * other, aclTensor * out,
-                                                   uint64_t * size, aclOpExecutor ** executor) {
+ACLNN_EXPORT aclnnStatus aclnnDivsGetWorkspaceSize(const aclTensor * self, const aclScalar * other,
+                                                   aclTensor * out, uint64_t * size,
+                                                   aclOpExecutor ** executor) {
     return unary("aclnnDivs", Unary::scale_add, self, out, kArithmetic, size, executor, over(other));
 }
-ACLNN_EXPORT aclnnStatus aclnnInplaceDivsGetWorkspaceSize(aclTensor * self, const aclScalar * other, uint64_t * size,
-                                                          aclOpExecutor ** executor) {
-    return unary_inplace("aclnnInplaceDivs", Unary::scale_add, self, kArithmetic, size, executor, over(other));
+ACLNN_EXPORT aclnnStatus aclnnInplaceDivsGetWorkspaceSize(aclTensor * self, const aclScalar * other,
+                                                          uint64_t * size, aclOpExecutor ** executor) {
+    return unary_inplace("aclnnInplaceDivs", Unary::scale_add, self, kArithmetic, size, executor,
+                         over(other));
 }
-ACLNN_EXPORT aclnnStatus aclnnPowTensorScalarGetWorkspaceSize(const aclTensor * self, const aclScalar * exponent,
+ACLNN_EXPORT aclnnStatus aclnnPowTensorScalarGetWorkspaceSize(const aclTensor * self,
+                                                              const aclScalar * exponent,
                                                               const aclTensor * out, uint64_t * size,
                                                               aclOpExecutor ** executor) {
     return unary("aclnnPowTensorScalar", Unary::pow_scalar, self, out, kArithmetic, size, executor,
                  [=](Plan & p) { return UnaryParams{p.number("exponent", exponent), 0, 0}; });
 }
 ACLNN_EXPORT aclnnStatus aclnnInplacePowTensorScalarGetWorkspaceSize(const aclTensor * self,
-                                                                     const aclScalar * exponent, uint64_t * size,
+                                                                     const aclScalar * exponent,
+                                                                     uint64_t * size,
                                                                      aclOpExecutor ** executor) {
     return unary_inplace("aclnnInplacePowTensorScalar", Unary::pow_scalar, self, kArithmetic, size, executor,
                          [=](Plan & p) { return UnaryParams{p.number("exponent", exponent), 0, 0}; });
 }
-ACLNN_EXPORT aclnnStatus aclnnPowScalarTensorGetWorkspaceSize(const aclScalar * self, const aclTensor * exponent,
+ACLNN_EXPORT aclnnStatus aclnnPowScalarTensorGetWorkspaceSize(const aclScalar * self,
+                                                              const aclTensor * exponent,
                                                               const aclTensor * out, uint64_t * size,
                                                               aclOpExecutor ** executor) {
     return unary("aclnnPowScalarTensor", Unary::scalar_pow, exponent, out, kArithmetic, size, executor,
@@ -227,23 +235,26 @@ ACLNN_EXPORT aclnnStatus aclnnClampGetWorkspaceSize(const aclTensor * self, cons
                            max != nullptr ? p.number("clipValueMax", max) : DBL_MAX, 0};
     });
 }
-ACLNN_EXPORT aclnnStatus aclnnLeakyReluGetWorkspaceSize(const aclTensor * self, const aclScalar * negative_slope,
-                                                        aclTensor * out, uint64_t * size,
-                                                        aclOpExecutor ** executor) {
+ACLNN_EXPORT aclnnStatus aclnnLeakyReluGetWorkspaceSize(const aclTensor * self,
+                                                        const aclScalar * negative_slope, aclTensor * out,
+                                                        uint64_t * size, aclOpExecutor ** executor) {
     return unary("aclnnLeakyRelu", Unary::leaky_relu, self, out, kRealTypes, size, executor,
                  [=](Plan & p) { return UnaryParams{p.number("negativeSlope", negative_slope), 0, 0}; });
 }
 ACLNN_EXPORT aclnnStatus aclnnEluGetWorkspaceSize(const aclTensor * self, const aclScalar * alpha,
                                                   const aclScalar * scale, const aclScalar * input_scale,
-                                                  aclTensor * out, uint64_t * size, aclOpExecutor ** executor) {
+                                                  aclTensor * out, uint64_t * size,
+                                                  aclOpExecutor ** executor) {
     return unary("aclnnElu", Unary::elu, self, out, kFloats, size, executor, [=](Plan & p) {
-        return UnaryParams{p.number("alpha", alpha), p.number("scale", scale), p.number("inputScale", input_scale)};
+        return UnaryParams{p.number("alpha", alpha), p.number("scale", scale),
+                           p.number("inputScale", input_scale)};
     });
 }
 
 // ---- one tensor ----
 
-#define UNARY(Name, Out, kind, types)                                                                  \
+// NOLINTBEGIN(bugprone-macro-parentheses): a type cannot be enclosed
+#define UNARY(Name, Out, kind, types)                                                                        \
     ACLNN_EXPORT aclnnStatus aclnn##Name##GetWorkspaceSize(const aclTensor * self, Out * out,                \
                                                            uint64_t * size, aclOpExecutor ** executor) {     \
         return unary("aclnn" #Name, kind, self, out, types, size, executor);                                 \
@@ -253,6 +264,7 @@ ACLNN_EXPORT aclnnStatus aclnnEluGetWorkspaceSize(const aclTensor * self, const 
                                                                   aclOpExecutor ** executor) {               \
         return unary_inplace("aclnnInplace" #Name, kind, self, types, size, executor);                       \
     }
+// NOLINTEND(bugprone-macro-parentheses)
 UNARY(Silu, aclTensor, Unary::silu, kFloats)
 UNARY(Gelu, aclTensor, Unary::gelu_erf, kFloats)
 UNARY(Sigmoid, aclTensor, Unary::sigmoid, kRealTypes)
@@ -281,8 +293,8 @@ UNARY_INPLACE(Cos, Unary::cos, kRealTypes)
 ACLNN_EXPORT aclnnStatus aclnnGeluV2GetWorkspaceSize(const aclTensor * x, int64_t approximate, aclTensor * y,
                                                      uint64_t * size, aclOpExecutor ** executor) {
     // 0: erf, 1: tanh form.
-    return unary("aclnnGeluV2", approximate == 1 ? Unary::gelu_tanh : Unary::gelu_erf, x, y, kFloats, size, executor,
-                 [=](Plan & p) {
+    return unary("aclnnGeluV2", approximate == 1 ? Unary::gelu_tanh : Unary::gelu_erf, x, y, kFloats, size,
+                 executor, [=](Plan & p) {
                      p.require(approximate == 0 || approximate == 1,
                                "approximate is " + std::to_string(approximate) + ", allowed 0 and 1");
                      return UnaryParams{};
@@ -294,8 +306,8 @@ ACLNN_EXPORT aclnnStatus aclnnCastGetWorkspaceSize(const aclTensor * self, aclDa
     return plan_op("aclnnCast", size, executor, [&](Plan & p) {
         const int x = p.in("self", self), y = p.out("out", out);
         p.dtypes({x, y}, kArithmetic);
-        p.require(p.shape(y).dtype == dtype, std::string("dtype is ") + dtype_name(dtype) + ", out is " +
-                                                 p.shape(y).text());
+        p.require(p.shape(y).dtype == dtype,
+                  std::string("dtype is ") + dtype_name(dtype) + ", out is " + p.shape(y).text());
         p.require_same_shape(x, y);
         make_all_contiguous(p);
         p.run([=](const Spans & s) { cast(s[x], s[y]); });
@@ -351,8 +363,9 @@ aclnnStatus triangle_op(const char * op, const aclTensor * self, int64_t diagona
 aclnnStatus ramp(const char * op, const aclScalar * start, const aclScalar * end, const aclScalar * step,
                  const aclTensor * out, bool includes_end, uint64_t * size, aclOpExecutor ** executor) {
     return plan_op(op, size, executor, [&](Plan & p) {
-        const double first = p.number("start", start), last = p.number("end", end), by = p.number("step", step);
-        const int y        = p.out("out", out);
+        const double first = p.number("start", start), last = p.number("end", end),
+                     by = p.number("step", step);
+        const int y     = p.out("out", out);
         // INT64 runs on the AI CPU, the others on the AI Core (4.3).
         p.dtypes({y}, {ACL_FLOAT, ACL_FLOAT16, ACL_INT32, ACL_INT64});
         p.require(by != 0 && (last - first) / by >= 0, "step does not lead from start to end");
@@ -369,8 +382,8 @@ aclnnStatus ramp(const char * op, const aclScalar * start, const aclScalar * end
 
 ACLNN_EXPORT aclnnStatus aclnnInplaceFillScalarGetWorkspaceSize(aclTensor * self, const aclScalar * value,
                                                                 uint64_t * size, aclOpExecutor ** executor) {
-    return fill_inplace("aclnnInplaceFillScalar", self, [=](Plan & p) { return p.number("value", value); }, size,
-                        executor);
+    return fill_inplace(
+        "aclnnInplaceFillScalar", self, [=](Plan & p) { return p.number("value", value); }, size, executor);
 }
 ACLNN_EXPORT aclnnStatus aclnnInplaceZeroGetWorkspaceSize(aclTensor * self, uint64_t * size,
                                                           aclOpExecutor ** executor) {
@@ -380,8 +393,10 @@ ACLNN_EXPORT aclnnStatus aclnnInplaceOneGetWorkspaceSize(const aclTensor * self,
                                                          aclOpExecutor ** executor) {
     return fill_inplace("aclnnInplaceOne", self, [](Plan &) { return 1.0; }, size, executor);
 }
-ACLNN_EXPORT aclnnStatus aclnnInplaceMaskedFillScalarGetWorkspaceSize(aclTensor * self, const aclTensor * mask,
-                                                                      const aclScalar * value, uint64_t * size,
+ACLNN_EXPORT aclnnStatus aclnnInplaceMaskedFillScalarGetWorkspaceSize(aclTensor * self,
+                                                                      const aclTensor * mask,
+                                                                      const aclScalar * value,
+                                                                      uint64_t * size,
                                                                       aclOpExecutor ** executor) {
     return plan_op("aclnnInplaceMaskedFillScalar", size, executor, [&](Plan & p) {
         const int y = p.update("selfRef", self), m = p.in("mask", mask);
@@ -401,8 +416,8 @@ ACLNN_EXPORT aclnnStatus aclnnTriuGetWorkspaceSize(const aclTensor * self, int64
                                                    uint64_t * size, aclOpExecutor ** executor) {
     return triangle_op("aclnnTriu", self, diagonal, out, false, false, size, executor);
 }
-ACLNN_EXPORT aclnnStatus aclnnInplaceTrilGetWorkspaceSize(const aclTensor * self, int64_t diagonal, uint64_t * size,
-                                                          aclOpExecutor ** executor) {
+ACLNN_EXPORT aclnnStatus aclnnInplaceTrilGetWorkspaceSize(const aclTensor * self, int64_t diagonal,
+                                                          uint64_t * size, aclOpExecutor ** executor) {
     return triangle_op("aclnnInplaceTril", self, diagonal, nullptr, true, true, size, executor);
 }
 ACLNN_EXPORT aclnnStatus aclnnInplaceTriuGetWorkspaceSize(aclTensor * self, int64_t diagonal, uint64_t * size,

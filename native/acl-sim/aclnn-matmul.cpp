@@ -20,8 +20,12 @@ constexpr int64_t kTile     = 16;
 constexpr int64_t kLongK    = 4096; // M12
 constexpr int64_t kManyRows = 64;
 
-int64_t up16(int64_t n) { return (n + kTile - 1) / kTile * kTile; }
-bool whole_tiles(int64_t n) { return n % kTile == 0; }
+int64_t up16(int64_t n) {
+    return (n + kTile - 1) / kTile * kTile;
+}
+bool whole_tiles(int64_t n) {
+    return n % kTile == 0;
+}
 
 int64_t product(const std::vector<int64_t> & v, size_t from, size_t to) {
     int64_t n = 1;
@@ -32,7 +36,8 @@ int64_t product(const std::vector<int64_t> & v, size_t from, size_t to) {
 }
 
 // Leading dims of x (rank - 2 of them) broadcast to `wanted`: strides, 0 where repeated.
-std::vector<int64_t> batch_strides(const TensorShape & x, size_t n_leading, const std::vector<int64_t> & wanted) {
+std::vector<int64_t> batch_strides(const TensorShape & x, size_t n_leading,
+                                   const std::vector<int64_t> & wanted) {
     std::vector<int64_t> strides(wanted.size(), 0);
     for (size_t i = 0; i < n_leading; ++i) {
         const size_t at = wanted.size() - n_leading + i;
@@ -44,11 +49,11 @@ std::vector<int64_t> batch_strides(const TensorShape & x, size_t n_leading, cons
 // One matrix product in the terms of the rules.
 struct Product {
     int64_t m = 0, k = 0, n = 0;
-    std::vector<int64_t> batch;             // leading dims of the result
+    std::vector<int64_t> batch;                     // leading dims of the result
     std::vector<int64_t> a_batch, b_batch, y_batch; // strides over them
     int64_t a_row = 0, a_col = 0, b_row = 0, b_col = 0, y_row = 0, y_col = 0;
-    int64_t n_weights = 1;                  // distinct mat2 matrices
-    bool nz = false;
+    int64_t n_weights   = 1; // distinct mat2 matrices
+    bool nz             = false;
     WeightLayout layout = WeightLayout::strided;
 
     int64_t n_batch() const { return product(batch, 0, batch.size()); }
@@ -97,8 +102,7 @@ Product shapes(Plan & p, int a, int b, int y) {
     w.m = sa.ne[ra - 2];
     w.k = sa.ne[ra - 1];
     w.n = sb.ne[rb - 1];
-    p.require(sb.ne[rb - 2] == w.k,
-              "inner dims differ: " + p.shape(a).text() + " x " + p.shape(b).text());
+    p.require(sb.ne[rb - 2] == w.k, "inner dims differ: " + p.shape(a).text() + " x " + p.shape(b).text());
     // Leading dims broadcast.
     const size_t la = ra - 2, lb = rb - 2;
     w.batch.assign(std::max(la, lb), 1);
@@ -112,14 +116,14 @@ Product shapes(Plan & p, int a, int b, int y) {
     std::vector<int64_t> wanted = w.batch;
     wanted.push_back(w.m);
     wanted.push_back(w.n);
-    p.require(sy.ne == wanted, "out is " + p.shape(y).text() + " for " + p.shape(a).text() + " x " +
-                                   p.shape(b).text());
-    w.a_row = sa.stride[ra - 2];
-    w.a_col = sa.stride[ra - 1];
-    w.b_row = sb.stride[rb - 2];
-    w.b_col = sb.stride[rb - 1];
-    w.y_row = sy.stride[sy.ne.size() - 2];
-    w.y_col = sy.stride[sy.ne.size() - 1];
+    p.require(sy.ne == wanted,
+              "out is " + p.shape(y).text() + " for " + p.shape(a).text() + " x " + p.shape(b).text());
+    w.a_row     = sa.stride[ra - 2];
+    w.a_col     = sa.stride[ra - 1];
+    w.b_row     = sb.stride[rb - 2];
+    w.b_col     = sb.stride[rb - 1];
+    w.y_row     = sy.stride[sy.ne.size() - 2];
+    w.y_col     = sy.stride[sy.ne.size() - 1];
     w.n_weights = product(sb.ne, 0, lb);
     if (lb == 0 && la > 0) {
         // N-D x 2-D is one matmul of all rows, if the rows of self and out lie evenly.
@@ -152,7 +156,8 @@ void check_types(Plan & p, int a, int b, int y, int8_t cube_math_type) {
 void check_nz(Plan & p, Product & w, int a, int b, int y) {
     const TensorShape & s = p.shape(b);
     p.require(s.format == ACL_FORMAT_ND || s.format == ACL_FORMAT_FRACTAL_NZ,
-              "mat2 has format " + std::to_string((int) s.format) + "; a 310B computes with ND and FRACTAL_NZ (29)");
+              "mat2 has format " + std::to_string((int) s.format) +
+                  "; a 310B computes with ND and FRACTAL_NZ (29)");
     p.require(p.shape(a).format == ACL_FORMAT_ND && p.shape(y).format == ACL_FORMAT_ND,
               "self and out must have format ND");
     w.nz = s.format == ACL_FORMAT_FRACTAL_NZ;
@@ -165,9 +170,11 @@ void check_nz(Plan & p, Product & w, int a, int b, int y) {
     p.require(whole_tiles(w.k) && whole_tiles(w.n),
               "K and N of a FRACTAL_NZ mat2 must be multiples of 16: " + s.text());
     p.require(s.offset == 0, "a FRACTAL_NZ mat2 starts at offset 0");
-    const bool direct = s.stride[0] == w.n && s.stride[1] == 1, transposed = s.stride[0] == 1 && s.stride[1] == w.k;
-    p.require(direct || transposed, "a FRACTAL_NZ mat2 is a dense [K,N] or the transpose of a dense [N,K]; strides " +
-                                        dims_text(s.stride));
+    const bool direct     = s.stride[0] == w.n && s.stride[1] == 1,
+               transposed = s.stride[0] == 1 && s.stride[1] == w.k;
+    p.require(direct || transposed,
+              "a FRACTAL_NZ mat2 is a dense [K,N] or the transpose of a dense [N,K]; strides " +
+                  dims_text(s.stride));
     p.require(s.n_storage() >= w.k * w.n, "storage " + dims_text(s.storage) + " is smaller than the matrix");
     w.layout = direct ? WeightLayout::nz_kn : WeightLayout::nz_nk;
     if (whole_tiles(w.m)) {
@@ -175,13 +182,14 @@ void check_nz(Plan & p, Product & w, int a, int b, int y) {
                                       ": multiples of 16 failed on the board (M8); use the ND weight");
     }
     if (w.m > kTile && !config().nz_m_over_16) {
-        p.refuse(kAclnnInnerNull, "FRACTAL_NZ mat2 with M = " + std::to_string(w.m) +
-                                      ": above 15 rows nothing was ever seen to work (M8); use the ND weight, or "
-                                      "set nz_m_over_16 to try the hypothesis");
+        p.refuse(kAclnnInnerNull,
+                 "FRACTAL_NZ mat2 with M = " + std::to_string(w.m) +
+                     ": above 15 rows nothing was ever seen to work (M8); use the ND weight, or "
+                     "set nz_m_over_16 to try the hypothesis");
     }
-    Operand & o         = p.operand(b);
-    o.is_whole_storage  = true;
-    o.shape.storage     = {w.k * w.n};
+    Operand & o        = p.operand(b);
+    o.is_whole_storage = true;
+    o.shape.storage    = {w.k * w.n};
 }
 
 // mat2 the kernel reads as it lies: dense, or the transpose of a dense [N,K] (M10), batches packed.
@@ -207,8 +215,7 @@ void read_whole_tiles(Plan & p, const Product & w, int a, int b) {
         p.operand(a).over_read = (up16(w.m) - w.m) * std::max<int64_t>(w.a_row, w.k);
     }
     if (!w.nz && p.shape(b).dtype == ACL_FLOAT16 && taken_as_is(w, p.shape(b))) {
-        p.operand(b).over_read =
-            w.b_row == 1 ? (up16(w.n) - w.n) * w.b_col : (up16(w.k) - w.k) * w.b_row;
+        p.operand(b).over_read = w.b_row == 1 ? (up16(w.n) - w.n) * w.b_col : (up16(w.k) - w.k) * w.b_row;
     }
 }
 
@@ -230,14 +237,14 @@ void costs(Plan & p, const Product & w, int a, int b, int y) {
         p.make_contiguous(y);
     }
     MatmulCost c;
-    c.m = w.m;
-    c.n = w.n;
-    c.k = w.k;
+    c.m              = w.m;
+    c.n              = w.n;
+    c.k              = w.k;
     c.batch          = w.n_batch();
     c.weight_batches = w.n_weights;
     c.nz_weight      = w.nz;
-    c.nd_kernel      = !w.nz && fp16_self && whole_tiles(w.m) && whole_tiles(w.k) && whole_tiles(w.n); // M4, M9
-    c.copied_bytes   = (uint64_t) (fp16_self ? 0 : 6 * p.shape(a).n_elements()) +
+    c.nd_kernel    = !w.nz && fp16_self && whole_tiles(w.m) && whole_tiles(w.k) && whole_tiles(w.n); // M4, M9
+    c.copied_bytes = (uint64_t) (fp16_self ? 0 : 6 * p.shape(a).n_elements()) +
                      (uint64_t) (fp16_mat2 ? 0 : 6 * p.shape(b).n_elements());
     if (!c.nd_kernel) {
         const uint64_t rows = (uint64_t) (c.batch * up16(w.m));
@@ -258,8 +265,8 @@ Span matrix(const Span & s, int64_t at, int64_t rows, int64_t cols, int64_t row,
     return m;
 }
 
-void multiply(const Product & w, const Span & a, const Span & b, const Span & y, const Span * bias, double alpha,
-              double beta) {
+void multiply(const Product & w, const Span & a, const Span & b, const Span & y, const Span * bias,
+              double alpha, double beta) {
     std::vector<Matmul> batch;
     const int64_t n = w.n_batch();
     for (int64_t i = 0; i < n; ++i) {
@@ -298,15 +305,16 @@ void check_board(Plan & p, const Product & w, int a) {
 enum class Form { any, two_d, three_d };
 
 aclnnStatus product_op(const char * op, Form form, const aclTensor * self, const aclTensor * mat2,
-                       const aclTensor * out, int8_t cube_math_type, uint64_t * size, aclOpExecutor ** executor) {
+                       const aclTensor * out, int8_t cube_math_type, uint64_t * size,
+                       aclOpExecutor ** executor) {
     return plan_op(op, size, executor, [&](Plan & p) {
         const int a = p.in("self", self), b = p.in("mat2", mat2), y = p.out("out", out);
         check_types(p, a, b, y, cube_math_type);
         if (form != Form::any) {
             const int rank = form == Form::two_d ? 2 : 3;
             p.require(p.rank(a) == rank && p.rank(b) == rank && p.rank(y) == rank,
-                      std::string(op) + " takes tensors of rank " + std::to_string(rank) + ": " + p.shape(a).text() +
-                          " x " + p.shape(b).text());
+                      std::string(op) + " takes tensors of rank " + std::to_string(rank) + ": " +
+                          p.shape(a).text() + " x " + p.shape(b).text());
         }
         Product w = shapes(p, a, b, y);
         if (form == Form::three_d) {
@@ -315,7 +323,8 @@ aclnnStatus product_op(const char * op, Form form, const aclTensor * self, const
                 const TensorShape & s = p.shape(i);
                 const int64_t within  = std::max(s.stride[1] * s.ne[1], s.stride[2] * s.ne[2]);
                 if (s.ne[0] > 1 && s.stride[0] != 0 && s.stride[0] < within) {
-                    p.refuse(kAclnnInnerNull, "batch stride of " + s.text() + " with strides " + dims_text(s.stride) +
+                    p.refuse(kAclnnInnerNull, "batch stride of " + s.text() + " with strides " +
+                                                  dims_text(s.stride) +
                                                   " is not row-major (M14); make it contiguous");
                 }
             }
@@ -340,7 +349,8 @@ aclnnStatus addmm_op(const char * op, const aclTensor * self, const aclTensor * 
         check_types(p, a, b, y, cube_math_type);
         p.require(p.rank(a) == 2 && p.rank(b) == 2, "mat1 and mat2 must be 2-D");
         Product w = shapes(p, a, b, y);
-        p.require(p.broadcast(c, y) == p.ne(y), "self " + p.shape(c).text() + " does not broadcast to the result");
+        p.require(p.broadcast(c, y) == p.ne(y),
+                  "self " + p.shape(c).text() + " does not broadcast to the result");
         check_nz(p, w, a, b, y);
         check_board(p, w, a);
         read_whole_tiles(p, w, a, b);
@@ -359,24 +369,26 @@ aclnnStatus addmm_op(const char * op, const aclTensor * self, const aclTensor * 
 
 } // namespace
 
-ACLNN_EXPORT aclnnStatus aclnnMatmulGetWorkspaceSize(const aclTensor * self, const aclTensor * mat2, aclTensor * out,
-                                                     int8_t cube_math_type, uint64_t * size,
+ACLNN_EXPORT aclnnStatus aclnnMatmulGetWorkspaceSize(const aclTensor * self, const aclTensor * mat2,
+                                                     aclTensor * out, int8_t cube_math_type, uint64_t * size,
                                                      aclOpExecutor ** executor) {
     return product_op("aclnnMatmul", Form::any, self, mat2, out, cube_math_type, size, executor);
 }
-ACLNN_EXPORT aclnnStatus aclnnMmGetWorkspaceSize(const aclTensor * self, const aclTensor * mat2, aclTensor * out,
-                                                 int8_t cube_math_type, uint64_t * size, aclOpExecutor ** executor) {
+ACLNN_EXPORT aclnnStatus aclnnMmGetWorkspaceSize(const aclTensor * self, const aclTensor * mat2,
+                                                 aclTensor * out, int8_t cube_math_type, uint64_t * size,
+                                                 aclOpExecutor ** executor) {
     return product_op("aclnnMm", Form::two_d, self, mat2, out, cube_math_type, size, executor);
 }
 ACLNN_EXPORT aclnnStatus aclnnBatchMatMulGetWorkspaceSize(const aclTensor * self, const aclTensor * mat2,
-                                                          aclTensor * out, int8_t cube_math_type, uint64_t * size,
-                                                          aclOpExecutor ** executor) {
+                                                          aclTensor * out, int8_t cube_math_type,
+                                                          uint64_t * size, aclOpExecutor ** executor) {
     return product_op("aclnnBatchMatMul", Form::three_d, self, mat2, out, cube_math_type, size, executor);
 }
 ACLNN_EXPORT aclnnStatus aclnnAddmmGetWorkspaceSize(const aclTensor * self, const aclTensor * mat1,
                                                     const aclTensor * mat2, const aclScalar * beta,
-                                                    const aclScalar * alpha, aclTensor * out, int8_t cube_math_type,
-                                                    uint64_t * size, aclOpExecutor ** executor) {
+                                                    const aclScalar * alpha, aclTensor * out,
+                                                    int8_t cube_math_type, uint64_t * size,
+                                                    aclOpExecutor ** executor) {
     return addmm_op("aclnnAddmm", self, mat1, mat2, beta, alpha, out, false, cube_math_type, size, executor);
 }
 ACLNN_EXPORT aclnnStatus aclnnInplaceAddmmGetWorkspaceSize(const aclTensor * self, const aclTensor * mat1,
@@ -403,14 +415,12 @@ ACLNN_EXPORT aclnnStatus aclnnTransMatmulWeightGetWorkspaceSize(aclTensor * weig
         static const CostKnobs knobs = cost_knobs(config().chip, config().cann);
         p.cost_us(pack_weight_us(knobs, (uint64_t) padded * 2));
         p.bytes((uint64_t) padded * 4);
-        Operand & o        = p.operand(w);
-        o.is_whole_storage = true;
-        o.shape.storage    = {padded};
+        Operand & o           = p.operand(w);
+        o.is_whole_storage    = true;
+        o.shape.storage       = {padded};
         weight->shape.format  = ACL_FORMAT_FRACTAL_NZ;
         weight->shape.storage = {up16(cols) / kTile, up16(rows) / kTile, kTile, kTile};
-        p.run([=](const Spans & spans) {
-            pack_nz(reinterpret_cast<uint16_t *>(spans[w].data), rows, cols);
-        });
+        p.run([=](const Spans & spans) { pack_nz(reinterpret_cast<uint16_t *>(spans[w].data), rows, cols); });
     });
 }
 

@@ -49,8 +49,8 @@ Span unsqueezed(const Span & s, int d) {
 
 } // namespace
 
-ACLNN_EXPORT aclnnStatus aclnnInplaceCopyGetWorkspaceSize(aclTensor * self, const aclTensor * src, uint64_t * size,
-                                                          aclOpExecutor ** executor) {
+ACLNN_EXPORT aclnnStatus aclnnInplaceCopyGetWorkspaceSize(aclTensor * self, const aclTensor * src,
+                                                          uint64_t * size, aclOpExecutor ** executor) {
     return plan_op("aclnnInplaceCopy", size, executor, [&](Plan & p) {
         const int y = p.out("selfRef", self), x = p.in("src", src);
         p.dtypes({x, y}, kMovable);
@@ -64,7 +64,8 @@ ACLNN_EXPORT aclnnStatus aclnnInplaceCopyGetWorkspaceSize(aclTensor * self, cons
 }
 
 ACLNN_EXPORT aclnnStatus aclnnPermuteGetWorkspaceSize(const aclTensor * self, const aclIntArray * dims,
-                                                      aclTensor * out, uint64_t * size, aclOpExecutor ** executor) {
+                                                      aclTensor * out, uint64_t * size,
+                                                      aclOpExecutor ** executor) {
     return plan_op("aclnnPermute", size, executor, [&](Plan & p) {
         const int x                = p.in("self", self);
         std::vector<int64_t> order = p.integers("dims", dims);
@@ -126,8 +127,9 @@ ACLNN_EXPORT aclnnStatus aclnnCatGetWorkspaceSize(const aclTensorList * tensors,
     });
 }
 
-ACLNN_EXPORT aclnnStatus aclnnStackGetWorkspaceSize(const aclTensorList * tensors, int64_t dim, aclTensor * out,
-                                                    uint64_t * size, aclOpExecutor ** executor) {
+ACLNN_EXPORT aclnnStatus aclnnStackGetWorkspaceSize(const aclTensorList * tensors, int64_t dim,
+                                                    aclTensor * out, uint64_t * size,
+                                                    aclOpExecutor ** executor) {
     return plan_op("aclnnStack", size, executor, [&](Plan & p) {
         const std::vector<int> xs = p.in_list("tensors", tensors);
         const int y               = p.out("out", out);
@@ -152,7 +154,8 @@ ACLNN_EXPORT aclnnStatus aclnnStackGetWorkspaceSize(const aclTensorList * tensor
 }
 
 ACLNN_EXPORT aclnnStatus aclnnRepeatGetWorkspaceSize(const aclTensor * self, const aclIntArray * repeats,
-                                                     aclTensor * out, uint64_t * size, aclOpExecutor ** executor) {
+                                                     aclTensor * out, uint64_t * size,
+                                                     aclOpExecutor ** executor) {
     return plan_op("aclnnRepeat", size, executor, [&](Plan & p) {
         const int x                     = p.in("self", self);
         const std::vector<int64_t> tile = p.integers("repeats", repeats);
@@ -171,9 +174,10 @@ ACLNN_EXPORT aclnnStatus aclnnRepeatGetWorkspaceSize(const aclTensor * self, con
     });
 }
 
-ACLNN_EXPORT aclnnStatus aclnnRepeatInterleaveIntWithDimGetWorkspaceSize(const aclTensor * self, int64_t repeats,
-                                                                         int64_t dim, int64_t output_size,
-                                                                         aclTensor * out, uint64_t * size,
+ACLNN_EXPORT aclnnStatus aclnnRepeatInterleaveIntWithDimGetWorkspaceSize(const aclTensor * self,
+                                                                         int64_t repeats, int64_t dim,
+                                                                         int64_t output_size, aclTensor * out,
+                                                                         uint64_t * size,
                                                                          aclOpExecutor ** executor) {
     return plan_op("aclnnRepeatInterleaveIntWithDim", size, executor, [&](Plan & p) {
         const int x = p.in("self", self), y = p.out("out", out);
@@ -183,8 +187,8 @@ ACLNN_EXPORT aclnnStatus aclnnRepeatInterleaveIntWithDimGetWorkspaceSize(const a
         const int d                 = p.dim("dim", dim, p.rank(x));
         std::vector<int64_t> wanted = p.ne(x);
         wanted[(size_t) d] *= repeats;
-        p.require(output_size == wanted[(size_t) d], "outputSize is " + std::to_string(output_size) + ", expected " +
-                                                         std::to_string(wanted[(size_t) d]));
+        p.require(output_size == wanted[(size_t) d], "outputSize is " + std::to_string(output_size) +
+                                                         ", expected " + std::to_string(wanted[(size_t) d]));
         p.require_shape(y, wanted);
         p.make_contiguous(x);
         p.make_contiguous(y);
@@ -197,7 +201,8 @@ ACLNN_EXPORT aclnnStatus aclnnRepeatInterleaveIntWithDimGetWorkspaceSize(const a
 }
 
 ACLNN_EXPORT aclnnStatus aclnnExpandGetWorkspaceSize(const aclTensor * self, const aclIntArray * sizes,
-                                                     aclTensor * out, uint64_t * size, aclOpExecutor ** executor) {
+                                                     aclTensor * out, uint64_t * size,
+                                                     aclOpExecutor ** executor) {
     return plan_op("aclnnExpand", size, executor, [&](Plan & p) {
         const int x                 = p.in("self", self);
         std::vector<int64_t> wanted = p.integers("size", sizes);
@@ -209,16 +214,17 @@ ACLNN_EXPORT aclnnStatus aclnnExpandGetWorkspaceSize(const aclTensor * self, con
             wanted[i]        = wanted[i] == -1 && at >= 0 ? p.ne(x)[(size_t) at] : wanted[i];
         }
         p.require_shape(y, wanted);
-        p.require(p.broadcast(x, y) == wanted, p.shape(x).text() + " does not expand to " + dims_text(wanted));
+        p.require(p.broadcast(x, y) == wanted,
+                  p.shape(x).text() + " does not expand to " + dims_text(wanted));
         p.make_contiguous(x);
         p.make_contiguous(y);
         p.run([=](const Spans & s) { copy_elements(s[x], s[y]); });
     });
 }
 
-ACLNN_EXPORT aclnnStatus aclnnSliceGetWorkspaceSize(const aclTensor * self, int64_t dim, int64_t start, int64_t end,
-                                                    int64_t step, aclTensor * out, uint64_t * size,
-                                                    aclOpExecutor ** executor) {
+ACLNN_EXPORT aclnnStatus aclnnSliceGetWorkspaceSize(const aclTensor * self, int64_t dim, int64_t start,
+                                                    int64_t end, int64_t step, aclTensor * out,
+                                                    uint64_t * size, aclOpExecutor ** executor) {
     return plan_op("aclnnSlice", size, executor, [&](Plan & p) {
         const int x = p.in("self", self), y = p.out("out", out);
         p.dtypes({x, y}, kMovable);
@@ -226,7 +232,7 @@ ACLNN_EXPORT aclnnStatus aclnnSliceGetWorkspaceSize(const aclTensor * self, int6
         const int d     = p.dim("dim", dim, p.rank(x));
         const int64_t n = p.ne(x)[(size_t) d];
         p.require(step > 0, "step is " + std::to_string(step));
-        const auto clip     = [n](int64_t i) { return std::min(std::max(i < 0 ? i + n : i, (int64_t) 0), n); };
+        const auto clip = [n](int64_t i) { return std::min(std::max(i < 0 ? i + n : i, (int64_t) 0), n); };
         const int64_t first = clip(start), last = std::max(first, clip(end));
         std::vector<int64_t> wanted = p.ne(x);
         wanted[(size_t) d]          = (last - first + step - 1) / step;
@@ -274,15 +280,17 @@ ACLNN_EXPORT aclnnStatus aclnnRollGetWorkspaceSize(const aclTensor * x_tensor, c
                                                    const aclIntArray * dims, aclTensor * out, uint64_t * size,
                                                    aclOpExecutor ** executor) {
     return plan_op("aclnnRoll", size, executor, [&](Plan & p) {
-        const int x                     = p.in("x", x_tensor);
-        const std::vector<int64_t> by   = p.integers("shifts", shifts);
-        std::vector<int64_t> along      = p.integers("dims", dims);
-        const int y                     = p.out("out", out);
-        p.dtypes({x, y}, {ACL_FLOAT, ACL_FLOAT16, ACL_INT8, ACL_UINT8, ACL_INT32, ACL_UINT32, ACL_BOOL, ACL_INT64});
+        const int x                   = p.in("x", x_tensor);
+        const std::vector<int64_t> by = p.integers("shifts", shifts);
+        std::vector<int64_t> along    = p.integers("dims", dims);
+        const int y                   = p.out("out", out);
+        p.dtypes({x, y},
+                 {ACL_FLOAT, ACL_FLOAT16, ACL_INT8, ACL_UINT8, ACL_INT32, ACL_UINT32, ACL_BOOL, ACL_INT64});
         p.require_same_dtype(x, y);
         p.require_same_shape(x, y);
-        p.require(!by.empty() && by.size() == along.size(),
-                  "shifts " + dims_text(by) + " and dims " + dims_text(along) + " must have one length, not 0");
+        p.require(!by.empty() && by.size() == along.size(), "shifts " + dims_text(by) + " and dims " +
+                                                                dims_text(along) +
+                                                                " must have one length, not 0");
         for (int64_t & d : along) {
             d = p.dim("dims", d, p.rank(x));
         }
@@ -292,13 +300,14 @@ ACLNN_EXPORT aclnnStatus aclnnRollGetWorkspaceSize(const aclTensor * x_tensor, c
     });
 }
 
-// ---- rows by index: no bounds check on the chip; out of range is memory nobody meant, reported as a fault ----
+// ---- rows by index: no bounds check on the chip; out of range is memory nobody meant, reported as a fault
+// ----
 
 namespace {
 
 aclnnStatus gather_op(const char * op, const aclTensor * table, const char * table_role, int64_t dim,
-                      const aclTensor * index, const char * index_role, const aclTensor * out, bool flat_index,
-                      uint64_t * size, aclOpExecutor ** executor) {
+                      const aclTensor * index, const char * index_role, const aclTensor * out,
+                      bool flat_index, uint64_t * size, aclOpExecutor ** executor) {
     return plan_op(op, size, executor, [&](Plan & p) {
         const int x = p.in(table_role, table), i = p.in(index_role, index), y = p.out("out", out);
         p.dtypes({x, y}, kRows);
@@ -325,14 +334,14 @@ aclnnStatus gather_op(const char * op, const aclTensor * table, const char * tab
 
 } // namespace
 
-ACLNN_EXPORT aclnnStatus aclnnGatherV2GetWorkspaceSize(const aclTensor * self, int64_t dim, const aclTensor * index,
-                                                       aclTensor * out, uint64_t * size,
-                                                       aclOpExecutor ** executor) {
+ACLNN_EXPORT aclnnStatus aclnnGatherV2GetWorkspaceSize(const aclTensor * self, int64_t dim,
+                                                       const aclTensor * index, aclTensor * out,
+                                                       uint64_t * size, aclOpExecutor ** executor) {
     return gather_op("aclnnGatherV2", self, "self", dim, index, "index", out, false, size, executor);
 }
 ACLNN_EXPORT aclnnStatus aclnnIndexSelectGetWorkspaceSize(const aclTensor * self, int64_t dim,
-                                                          const aclTensor * index, aclTensor * out, uint64_t * size,
-                                                          aclOpExecutor ** executor) {
+                                                          const aclTensor * index, aclTensor * out,
+                                                          uint64_t * size, aclOpExecutor ** executor) {
     return gather_op("aclnnIndexSelect", self, "self", dim, index, "index", out, true, size, executor);
 }
 ACLNN_EXPORT aclnnStatus aclnnEmbeddingGetWorkspaceSize(const aclTensor * weight, const aclTensor * indices,
@@ -365,7 +374,8 @@ ACLNN_EXPORT aclnnStatus aclnnIndexPutImplGetWorkspaceSize(aclTensor * self, con
         }
         wanted.insert(wanted.end(), p.ne(x).begin() + (int64_t) index_ops.size(), p.ne(x).end());
         const std::vector<int64_t> & have = p.ne(v);
-        p.require(have.size() <= wanted.size(), "values is " + p.shape(v).text() + ", expected " + dims_text(wanted));
+        p.require(have.size() <= wanted.size(),
+                  "values is " + p.shape(v).text() + ", expected " + dims_text(wanted));
         for (size_t d = 0; d < have.size(); ++d) {
             const int64_t extent = wanted[wanted.size() - have.size() + d];
             p.require(have[d] == extent || have[d] == 1,
@@ -382,7 +392,8 @@ ACLNN_EXPORT aclnnStatus aclnnIndexPutImplGetWorkspaceSize(aclTensor * self, con
             for (const int i : index_ops) {
                 at.push_back(s[(size_t) i]);
             }
-            return put_rows(s[x], at, s[v], accumulate) ? std::string() : "aclnnIndexPutImpl: index out of range";
+            return put_rows(s[x], at, s[v], accumulate) ? std::string()
+                                                        : "aclnnIndexPutImpl: index out of range";
         });
     });
 }

@@ -9,8 +9,8 @@ using namespace sim;
 
 namespace {
 
-const std::vector<aclDataType> kSummable = {ACL_FLOAT, ACL_FLOAT16, ACL_DOUBLE, ACL_INT32, ACL_INT64, ACL_INT8,
-                                            ACL_INT16, ACL_UINT8,   ACL_BOOL};
+const std::vector<aclDataType> kSummable = {ACL_FLOAT, ACL_FLOAT16, ACL_DOUBLE, ACL_INT32, ACL_INT64,
+                                            ACL_INT8,  ACL_INT16,   ACL_UINT8,  ACL_BOOL};
 
 // s seen with the reduced dims kept at extent 1.
 Span with_kept_dims(const Span & s, const std::vector<bool> & reduced, bool has_them) {
@@ -28,7 +28,8 @@ Span with_kept_dims(const Span & s, const std::vector<bool> & reduced, bool has_
     return k;
 }
 
-std::vector<int64_t> reduced_shape(const std::vector<int64_t> & ne, const std::vector<bool> & reduced, bool keep) {
+std::vector<int64_t> reduced_shape(const std::vector<int64_t> & ne, const std::vector<bool> & reduced,
+                                   bool keep) {
     std::vector<int64_t> out;
     for (size_t d = 0; d < ne.size(); ++d) {
         if (!reduced[d] || keep) {
@@ -52,8 +53,9 @@ aclnnStatus softmax_op(const char * op, const aclTensor * self, int64_t dim, con
     });
 }
 
-aclnnStatus sum_op(const char * op, const aclTensor * self, const aclIntArray * dims, bool keep, aclDataType dtype,
-                   const aclTensor * out, bool mean, uint64_t * size, aclOpExecutor ** executor) {
+aclnnStatus sum_op(const char * op, const aclTensor * self, const aclIntArray * dims, bool keep,
+                   aclDataType dtype, const aclTensor * out, bool mean, uint64_t * size,
+                   aclOpExecutor ** executor) {
     return plan_op(op, size, executor, [&](Plan & p) {
         const int x                      = p.in("self", self);
         const std::vector<int64_t> along = p.integers(mean ? "dim" : "dims", dims);
@@ -61,8 +63,8 @@ aclnnStatus sum_op(const char * op, const aclTensor * self, const aclIntArray * 
         const std::vector<aclDataType> allowed =
             mean ? std::vector<aclDataType>{ACL_FLOAT, ACL_FLOAT16, ACL_DOUBLE} : kSummable;
         p.dtypes({x, y}, allowed);
-        p.require(p.shape(y).dtype == dtype, std::string("dtype is ") + dtype_name(dtype) + ", out is " +
-                                                 p.shape(y).text());
+        p.require(p.shape(y).dtype == dtype,
+                  std::string("dtype is ") + dtype_name(dtype) + ", out is " + p.shape(y).text());
         std::vector<bool> reduced((size_t) p.rank(x), along.empty()); // no dim named: all
         for (const int64_t d : along) {
             const auto at = (size_t) p.dim("dim", d, p.rank(x));
@@ -88,9 +90,9 @@ ACLNN_EXPORT aclnnStatus aclnnLogSoftmaxGetWorkspaceSize(const aclTensor * self,
                                                          uint64_t * size, aclOpExecutor ** executor) {
     return softmax_op("aclnnLogSoftmax", self, dim, out, true, size, executor);
 }
-ACLNN_EXPORT aclnnStatus aclnnMeanGetWorkspaceSize(const aclTensor * self, const aclIntArray * dim, bool keep_dim,
-                                                   aclDataType dtype, aclTensor * out, uint64_t * size,
-                                                   aclOpExecutor ** executor) {
+ACLNN_EXPORT aclnnStatus aclnnMeanGetWorkspaceSize(const aclTensor * self, const aclIntArray * dim,
+                                                   bool keep_dim, aclDataType dtype, aclTensor * out,
+                                                   uint64_t * size, aclOpExecutor ** executor) {
     return sum_op("aclnnMean", self, dim, keep_dim, dtype, out, true, size, executor);
 }
 ACLNN_EXPORT aclnnStatus aclnnReduceSumGetWorkspaceSize(const aclTensor * self, const aclIntArray * dims,
@@ -99,10 +101,12 @@ ACLNN_EXPORT aclnnStatus aclnnReduceSumGetWorkspaceSize(const aclTensor * self, 
     return sum_op("aclnnReduceSum", self, dims, keep_dims, dtype, out, false, size, executor);
 }
 
-ACLNN_EXPORT aclnnStatus aclnnLayerNormGetWorkspaceSize(const aclTensor * input, const aclIntArray * normalized_shape,
-                                                        const aclTensor * weight, const aclTensor * bias, double eps,
-                                                        aclTensor * out, aclTensor * mean_out, aclTensor * rstd_out,
-                                                        uint64_t * size, aclOpExecutor ** executor) {
+ACLNN_EXPORT aclnnStatus aclnnLayerNormGetWorkspaceSize(const aclTensor * input,
+                                                        const aclIntArray * normalized_shape,
+                                                        const aclTensor * weight, const aclTensor * bias,
+                                                        double eps, aclTensor * out, aclTensor * mean_out,
+                                                        aclTensor * rstd_out, uint64_t * size,
+                                                        aclOpExecutor ** executor) {
     return plan_op("aclnnLayerNorm", size, executor, [&](Plan & p) {
         const int x                     = p.in("input", input);
         const std::vector<int64_t> norm = p.integers("normalizedShape", normalized_shape);
@@ -116,7 +120,8 @@ ACLNN_EXPORT aclnnStatus aclnnLayerNormGetWorkspaceSize(const aclTensor * input,
         p.require_same_dtype(x, y);
         p.require_same_shape(x, y);
         const std::vector<int64_t> & ne = p.ne(x);
-        p.require(!norm.empty() && norm.size() <= ne.size() && std::equal(norm.rbegin(), norm.rend(), ne.rbegin()),
+        p.require(!norm.empty() && norm.size() <= ne.size() &&
+                      std::equal(norm.rbegin(), norm.rend(), ne.rbegin()),
                   "normalizedShape " + dims_text(norm) + " is no tail of " + p.shape(x).text());
         std::vector<int64_t> rows = ne;
         std::fill(rows.end() - (int64_t) norm.size(), rows.end(), 1);
@@ -145,8 +150,9 @@ ACLNN_EXPORT aclnnStatus aclnnLayerNormGetWorkspaceSize(const aclTensor * input,
 namespace {
 
 // dim < 0 values: with keepdim or without.
-aclnnStatus arg_max_op(const char * op, const aclTensor * self, int64_t dim, bool keep, const aclTensor * values,
-                       const aclTensor * indices, bool has_values, uint64_t * size, aclOpExecutor ** executor) {
+aclnnStatus arg_max_op(const char * op, const aclTensor * self, int64_t dim, bool keep,
+                       const aclTensor * values, const aclTensor * indices, bool has_values, uint64_t * size,
+                       aclOpExecutor ** executor) {
     return plan_op(op, size, executor, [&](Plan & p) {
         const int x = p.in("self", self);
         const int v = has_values ? p.out("out", values) : -1;
@@ -180,7 +186,8 @@ aclnnStatus arg_max_op(const char * op, const aclTensor * self, int64_t dim, boo
 } // namespace
 
 ACLNN_EXPORT aclnnStatus aclnnArgMaxGetWorkspaceSize(const aclTensor * self, int64_t dim, bool keepdim,
-                                                     aclTensor * out, uint64_t * size, aclOpExecutor ** executor) {
+                                                     aclTensor * out, uint64_t * size,
+                                                     aclOpExecutor ** executor) {
     return arg_max_op("aclnnArgMax", self, dim, keepdim, nullptr, out, false, size, executor);
 }
 ACLNN_EXPORT aclnnStatus aclnnMaxDimGetWorkspaceSize(const aclTensor * self, int64_t dim, bool keepdim,
@@ -215,12 +222,13 @@ ACLNN_EXPORT aclnnStatus aclnnMaxGetWorkspaceSize(const aclTensor * self, aclTen
 }
 
 ACLNN_EXPORT aclnnStatus aclnnCumsumGetWorkspaceSize(const aclTensor * self, int64_t dim, aclDataType dtype,
-                                                     aclTensor * out, uint64_t * size, aclOpExecutor ** executor) {
+                                                     aclTensor * out, uint64_t * size,
+                                                     aclOpExecutor ** executor) {
     return plan_op("aclnnCumsum", size, executor, [&](Plan & p) {
         const int x = p.in("self", self), y = p.out("out", out);
         p.dtypes({x, y}, kSummable);
-        p.require(p.shape(y).dtype == dtype, std::string("dtype is ") + dtype_name(dtype) + ", out is " +
-                                                 p.shape(y).text());
+        p.require(p.shape(y).dtype == dtype,
+                  std::string("dtype is ") + dtype_name(dtype) + ", out is " + p.shape(y).text());
         p.require_same_shape(x, y);
         const int d = p.dim("dim", dim, p.rank(x));
         p.make_contiguous(x);

@@ -1,8 +1,8 @@
-// libopapi.so: operators that a 310B refuses in phase 1, with the code a real board gave (fact sheet 4.4), and
-// phase 2 of all operators, which is the same function for each.
+// libopapi.so: operators that a 310B refuses in phase 1, with the code a real board gave (fact sheet 4.4),
+// and phase 2 of all operators, which is the same function for each.
 //
-// aclnnFusedInferAttentionScoreV2 and the like are not here: their headers are missing from the 310B toolkit, so
-// the symbol is absent and dlsym returns null.
+// aclnnFusedInferAttentionScoreV2 and the like are not here: their headers are missing from the 310B toolkit,
+// so the symbol is absent and dlsym returns null.
 #include "acl310b/aclnn-api.h"
 #include "sim-core.h"
 #include "sim-op.h"
@@ -31,7 +31,8 @@ const Row kRefused[] = {
     {"aclnnGeGlu", kAclnnNullptr, "compose it: GeluV2, Mul"},
     {"aclnnGeGluV3", kAclnnNullptr, "compose it: GeluV2, Mul"},
     // attention and rope
-    {"aclnnRotaryPositionEmbedding", kAclnnInnerNull, "compose it from Mul and Add with tables of cos and sin"},
+    {"aclnnRotaryPositionEmbedding", kAclnnInnerNull,
+     "compose it from Mul and Add with tables of cos and sin"},
     {"aclnnApplyRotaryPosEmb", kAclnnInnerNull, "compose it from Mul and Add with tables of cos and sin"},
     {"aclnnFlashAttentionScore", kAclnnInner, "no binary; compose Matmul, Softmax, Matmul"},
     {"aclnnPromptFlashAttention", kAclnnInnerNull, "compose Matmul, Softmax, Matmul"},

@@ -1,7 +1,7 @@
 // libnnopbase.so: creation and destruction of aclTensor and friends, and executors that are used again.
 //
-// Objects are plain descriptions: nothing here touches device memory. Every handle is registered when made and
-// judged when used (sim-tensor.h).
+// Objects are plain descriptions: nothing here touches device memory. Every handle is registered when made
+// and judged when used (sim-tensor.h).
 #include "acl310b/acl-api.h"
 #include "sim-core.h"
 #include "sim-fp16.h"
@@ -14,8 +14,7 @@ using namespace sim;
 
 namespace {
 
-template <typename T>
-T read_as(const void * p) {
+template <typename T> T read_as(const void * p) {
     T x;
     std::memcpy(&x, p, sizeof x);
     return x;
@@ -23,7 +22,8 @@ T read_as(const void * p) {
 
 // Fills in a tensor; false when the arguments describe none.
 bool describe(aclTensor & t, const int64_t * ne, uint64_t n_dims, aclDataType dtype, const int64_t * stride,
-              int64_t offset, aclFormat format, const int64_t * storage, uint64_t n_storage_dims, void * data) {
+              int64_t offset, aclFormat format, const int64_t * storage, uint64_t n_storage_dims,
+              void * data) {
     if ((ne == nullptr && n_dims > 0) || (storage == nullptr && n_storage_dims > 0)) {
         return false;
     }
@@ -50,15 +50,13 @@ bool describe(aclTensor & t, const int64_t * ne, uint64_t n_dims, aclDataType dt
     return true;
 }
 
-template <typename T>
-T * made(T * object, ObjectKind kind, const char * call) {
+template <typename T> T * made(T * object, ObjectKind kind, const char * call) {
     object->kind = kind;
     object_created(*object, call);
     return object;
 }
 
-template <typename T>
-aclnnStatus destroy(const T * object, ObjectKind kind, const char * call) {
+template <typename T> aclnnStatus destroy(const T * object, ObjectKind kind, const char * call) {
     if (object == nullptr) {
         return kAclnnOk;
     }
@@ -90,8 +88,8 @@ const Operand * operand_at(Plan & plan, size_t index, bool outputs, bool both) {
     return nullptr;
 }
 
-aclnnStatus set_address(const char * call, aclOpExecutor * executor, size_t index, aclTensor * tensor, void * data,
-                        bool outputs, bool both) {
+aclnnStatus set_address(const char * call, aclOpExecutor * executor, size_t index, aclTensor * tensor,
+                        void * data, bool outputs, bool both) {
     if (executor == nullptr || tensor == nullptr) {
         set_error(call, kAclnnInnerNull, "executor or tensor is null");
         return kAclnnInnerNull;
@@ -100,8 +98,9 @@ aclnnStatus set_address(const char * call, aclOpExecutor * executor, size_t inde
     check_object(tensor, ObjectKind::tensor, call, "tensor");
     const Operand * o = operand_at(executor->plan, index, outputs, both);
     if (!executor->repeatable || o == nullptr || o->tensor != tensor) {
-        set_error(call, kAclnnInvalid, !executor->repeatable ? "the executor is not repeatable"
-                                                             : "no operand of that index is this tensor");
+        set_error(call, kAclnnInvalid,
+                  !executor->repeatable ? "the executor is not repeatable"
+                                        : "no operand of that index is this tensor");
         return kAclnnInvalid;
     }
     tensor->data = data;
@@ -110,18 +109,22 @@ aclnnStatus set_address(const char * call, aclOpExecutor * executor, size_t inde
 
 } // namespace
 
-ACLNN_EXPORT aclnnStatus aclnnInit(const char *) { return kAclnnOk; }
-ACLNN_EXPORT aclnnStatus aclnnFinalize() { return kAclnnOk; }
+ACLNN_EXPORT aclnnStatus aclnnInit(const char *) {
+    return kAclnnOk;
+}
+ACLNN_EXPORT aclnnStatus aclnnFinalize() {
+    return kAclnnOk;
+}
 
 // ---- tensors ----
 
-ACLNN_EXPORT aclTensor * aclCreateTensor(const int64_t * view_dims, uint64_t view_dims_num, aclDataType data_type,
-                                         const int64_t * stride, int64_t offset, aclFormat format,
-                                         const int64_t * storage_dims, uint64_t storage_dims_num,
-                                         void * tensor_data) {
+ACLNN_EXPORT aclTensor * aclCreateTensor(const int64_t * view_dims, uint64_t view_dims_num,
+                                         aclDataType data_type, const int64_t * stride, int64_t offset,
+                                         aclFormat format, const int64_t * storage_dims,
+                                         uint64_t storage_dims_num, void * tensor_data) {
     auto * t = new aclTensor;
-    if (!describe(*t, view_dims, view_dims_num, data_type, stride, offset, format, storage_dims, storage_dims_num,
-                  tensor_data)) {
+    if (!describe(*t, view_dims, view_dims_num, data_type, stride, offset, format, storage_dims,
+                  storage_dims_num, tensor_data)) {
         delete t;
         set_error("aclCreateTensor", kAclnnInvalid, "null dims, or a negative dim or stride");
         return nullptr;
@@ -135,8 +138,8 @@ ACLNN_EXPORT aclnnStatus aclDestroyTensor(const aclTensor * tensor) {
 
 ACLNN_EXPORT aclnnStatus aclInitTensor(aclTensor * tensor, const int64_t * view_dims, uint64_t view_dims_num,
                                        aclDataType data_type, const int64_t * stride, int64_t offset,
-                                       aclFormat format, const int64_t * storage_dims, uint64_t storage_dims_num,
-                                       void * tensor_data) {
+                                       aclFormat format, const int64_t * storage_dims,
+                                       uint64_t storage_dims_num, void * tensor_data) {
     if (tensor == nullptr) {
         return kAclnnNullptr;
     }
@@ -147,7 +150,8 @@ ACLNN_EXPORT aclnnStatus aclInitTensor(aclTensor * tensor, const int64_t * view_
                : kAclnnInvalid;
 }
 
-ACLNN_EXPORT aclnnStatus aclGetViewShape(const aclTensor * tensor, int64_t ** view_dims, uint64_t * view_dims_num) {
+ACLNN_EXPORT aclnnStatus aclGetViewShape(const aclTensor * tensor, int64_t ** view_dims,
+                                         uint64_t * view_dims_num) {
     check_object(tensor, ObjectKind::tensor, "aclGetViewShape", "tensor");
     return copy_out(tensor->shape.ne, view_dims, view_dims_num);
 }
@@ -158,7 +162,8 @@ ACLNN_EXPORT aclnnStatus aclGetStorageShape(const aclTensor * tensor, int64_t **
     return copy_out(tensor->shape.storage, storage_dims, storage_dims_num);
 }
 
-ACLNN_EXPORT aclnnStatus aclGetViewStrides(const aclTensor * tensor, int64_t ** strides, uint64_t * strides_num) {
+ACLNN_EXPORT aclnnStatus aclGetViewStrides(const aclTensor * tensor, int64_t ** strides,
+                                           uint64_t * strides_num) {
     check_object(tensor, ObjectKind::tensor, "aclGetViewStrides", "tensor");
     return copy_out(tensor->shape.stride, strides, strides_num);
 }
@@ -212,22 +217,44 @@ ACLNN_EXPORT aclScalar * aclCreateScalar(void * value, aclDataType data_type) {
         set_error("aclCreateScalar", kAclnnNullptr, "value is null");
         return nullptr;
     }
-    auto * s  = new aclScalar;
-    s->dtype  = data_type;
+    auto * s = new aclScalar;
+    s->dtype = data_type;
     switch (data_type) {
-    case ACL_FLOAT: s->value = (double) read_as<float>(value); break;
-    case ACL_DOUBLE: s->value = read_as<double>(value); break;
-    case ACL_FLOAT16: s->value = (double) fp16_to_float(read_as<uint16_t>(value)); break;
-    case ACL_BF16: s->value = (double) float_of((uint32_t) read_as<uint16_t>(value) << 16); break;
-    case ACL_INT8: s->whole = read_as<int8_t>(value); break;
+    case ACL_FLOAT:
+        s->value = (double) read_as<float>(value);
+        break;
+    case ACL_DOUBLE:
+        s->value = read_as<double>(value);
+        break;
+    case ACL_FLOAT16:
+        s->value = (double) fp16_to_float(read_as<uint16_t>(value));
+        break;
+    case ACL_BF16:
+        s->value = (double) float_of((uint32_t) read_as<uint16_t>(value) << 16);
+        break;
+    case ACL_INT8:
+        s->whole = (int64_t) read_as<int8_t>(value); // NOLINT(bugprone-signed-char-misuse)
+        break;
     case ACL_UINT8:
-    case ACL_BOOL: s->whole = read_as<uint8_t>(value); break;
-    case ACL_INT16: s->whole = read_as<int16_t>(value); break;
-    case ACL_UINT16: s->whole = read_as<uint16_t>(value); break;
-    case ACL_INT32: s->whole = read_as<int32_t>(value); break;
-    case ACL_UINT32: s->whole = read_as<uint32_t>(value); break;
+    case ACL_BOOL:
+        s->whole = read_as<uint8_t>(value);
+        break;
+    case ACL_INT16:
+        s->whole = read_as<int16_t>(value);
+        break;
+    case ACL_UINT16:
+        s->whole = read_as<uint16_t>(value);
+        break;
+    case ACL_INT32:
+        s->whole = read_as<int32_t>(value);
+        break;
+    case ACL_UINT32:
+        s->whole = read_as<uint32_t>(value);
+        break;
     case ACL_INT64:
-    case ACL_UINT64: s->whole = read_as<int64_t>(value); break;
+    case ACL_UINT64:
+        s->whole = read_as<int64_t>(value);
+        break;
     default:
         delete s;
         set_error("aclCreateScalar", kAclnnInvalid, std::string("dtype ") + std::to_string((int) data_type));
@@ -243,6 +270,7 @@ ACLNN_EXPORT aclnnStatus aclDestroyScalar(const aclScalar * scalar) {
     return destroy(scalar, ObjectKind::scalar, "aclDestroyScalar");
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): a type cannot be enclosed
 #define ARRAY(Type, Element, KIND)                                                                           \
     ACLNN_EXPORT Type * aclCreate##KIND(const Element * value, uint64_t size) {                              \
         if (value == nullptr && size > 0) {                                                                  \
@@ -257,6 +285,7 @@ ACLNN_EXPORT aclnnStatus aclDestroyScalar(const aclScalar * scalar) {
         return destroy(array, kind_of_##KIND, "aclDestroy" #KIND);                                           \
     }
 
+// NOLINTEND(bugprone-macro-parentheses)
 static constexpr ObjectKind kind_of_IntArray   = ObjectKind::int_array;
 static constexpr ObjectKind kind_of_FloatArray = ObjectKind::float_array;
 static constexpr ObjectKind kind_of_BoolArray  = ObjectKind::bool_array;
@@ -345,13 +374,13 @@ ACLNN_EXPORT aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor * executor) {
     return destroy(executor, ObjectKind::executor, "aclDestroyAclOpExecutor");
 }
 
-ACLNN_EXPORT aclnnStatus aclSetInputTensorAddr(aclOpExecutor * executor, const size_t index, aclTensor * tensor,
-                                               void * addr) {
+ACLNN_EXPORT aclnnStatus aclSetInputTensorAddr(aclOpExecutor * executor, const size_t index,
+                                               aclTensor * tensor, void * addr) {
     return set_address("aclSetInputTensorAddr", executor, index, tensor, addr, false, false);
 }
 
-ACLNN_EXPORT aclnnStatus aclSetOutputTensorAddr(aclOpExecutor * executor, const size_t index, aclTensor * tensor,
-                                                void * addr) {
+ACLNN_EXPORT aclnnStatus aclSetOutputTensorAddr(aclOpExecutor * executor, const size_t index,
+                                                aclTensor * tensor, void * addr) {
     return set_address("aclSetOutputTensorAddr", executor, index, tensor, addr, true, false);
 }
 

@@ -6,9 +6,13 @@
 namespace sim {
 namespace {
 
-double us_at(double bytes, double gb_s) { return bytes / (gb_s * 1e3); }
+double us_at(double bytes, double gb_s) {
+    return bytes / (gb_s * 1e3);
+}
 
-uint64_t up16(int64_t n) { return (uint64_t) ((n + 15) / 16 * 16); }
+uint64_t up16(int64_t n) {
+    return (uint64_t) ((n + 15) / 16 * 16);
+}
 
 } // namespace
 

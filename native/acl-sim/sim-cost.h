@@ -9,8 +9,8 @@
 //                   310B4: not measured; the 310B1's ratio to NZ is used.
 //   transdata_gb_s  what ND operands pay per call before the NZ kernel runs (rule M5), per byte converted.
 //                   310B1: 12.3 = 100.7 MB in 12.49 - 4.30 ms. 310B4: 5.45 = 466.8 MB in 85.7 ms.
-//   vector_gb_s     element-wise ops, read plus written. 310B1: 44 (copy of 22.1 each way); 310B4: scaled like NZ.
-//   cube_tflops     8 % of the FP16 peak (4.1 and 10): composed prefill reached 6-9 %.
+//   vector_gb_s     element-wise ops, read plus written. 310B1: 44 (copy of 22.1 each way); 310B4: scaled
+//   like NZ. cube_tflops     8 % of the FP16 peak (4.1 and 10): composed prefill reached 6-9 %.
 //
 // The toolkit release is a knob because releases may come to differ; no source measured a difference yet.
 //

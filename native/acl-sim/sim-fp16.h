@@ -1,5 +1,5 @@
-// The chip's number formats: FP16 storage, round to nearest even, saturation instead of infinity, NaN becomes 0
-// (fact sheet 4.8 and section 8 rule 9; the overflow mode of a 310B is saturation and cannot be changed).
+// The chip's number formats: FP16 storage, round to nearest even, saturation instead of infinity, NaN becomes
+// 0 (fact sheet 4.8 and section 8 rule 9; the overflow mode of a 310B is saturation and cannot be changed).
 #pragma once
 
 #include <cfloat>

@@ -151,8 +151,7 @@ void strip(const float * a, int64_t lda, const uint16_t * b, int64_t k, float * 
 }
 
 // One row of A hides its latency behind four chains of k.
-template <>
-void strip<1>(const float * a, int64_t, const uint16_t * b, int64_t k, float * c, int64_t) {
+template <> void strip<1>(const float * a, int64_t, const uint16_t * b, int64_t k, float * c, int64_t) {
     v8a s[4][2] = {};
     for (int64_t i = 0; i < k; i += 4) { // K is a multiple of 16 in this format
         for (int u = 0; u < 4; ++u) {

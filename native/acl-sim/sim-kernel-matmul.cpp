@@ -1,7 +1,8 @@
 // Matrix products as the cube computes them: FP16 x FP16, FP32 sums, one rounding.
 //
-// Speed decides how long every test takes, so the loops follow the layouts: a [N,K] weight is read row by row,
-// an NZ weight block by block, once per call however many rows A has. Larger M goes through a packed FP32 tile.
+// Speed decides how long every test takes, so the loops follow the layouts: a [N,K] weight is read row by
+// row, an NZ weight block by block, once per call however many rows A has. Larger M goes through a packed
+// FP32 tile.
 #include "sim-fp16.h"
 #include "sim-kernel-isa.h"
 #include "sim-kernel.h"
@@ -12,15 +13,21 @@
 namespace sim {
 namespace {
 
-constexpr int64_t kDotRows    = 3;   // up to this M a row-major weight is used without packing
-constexpr int64_t kTileN      = 64;  // columns packed at a time
-constexpr int64_t kTileK      = 512; // depth packed at a time: 64 * 512 * 4 B stays in L2
+constexpr int64_t kDotRows    = 3;       // up to this M a row-major weight is used without packing
+constexpr int64_t kTileN      = 64;      // columns packed at a time
+constexpr int64_t kTileK      = 512;     // depth packed at a time: 64 * 512 * 4 B stays in L2
 constexpr int64_t kSerialWork = 1 << 18; // multiply-adds below which a thread costs more than it brings
 
-int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+int64_t round_up(int64_t n, int64_t step) {
+    return (n + step - 1) / step * step;
+}
 
-const uint16_t * halves(const Span & s) { return reinterpret_cast<const uint16_t *>(s.data); }
-const float * floats(const Span & s) { return reinterpret_cast<const float *>(s.data); }
+const uint16_t * halves(const Span & s) {
+    return reinterpret_cast<const uint16_t *>(s.data);
+}
+const float * floats(const Span & s) {
+    return reinterpret_cast<const float *>(s.data);
+}
 
 float operand_at(const Span & s, int64_t at) {
     if (s.dtype == ACL_FLOAT16) {
@@ -55,8 +62,8 @@ void store(const Matmul & w, float * c, int64_t ldc, int64_t n0, int64_t n) {
                 float x = (float) w.alpha * from[j];
                 if (w.bias != nullptr) {
                     const int64_t at = i * w.bias->stride[0] + (n0 + j) * w.bias->stride[1];
-                    const float bias =
-                        w.bias->dtype == ACL_FLOAT16 ? fp16_to_float(halves(*w.bias)[at]) : floats(*w.bias)[at];
+                    const float bias = w.bias->dtype == ACL_FLOAT16 ? fp16_to_float(halves(*w.bias)[at])
+                                                                    : floats(*w.bias)[at];
                     x += (float) w.beta * bias;
                 }
                 from[j] = x;

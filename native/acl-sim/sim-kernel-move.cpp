@@ -7,31 +7,35 @@
 namespace sim {
 namespace {
 
-void copy_run(uint8_t * to, int64_t to_stride, const uint8_t * from, int64_t from_stride, int64_t n, int64_t size) {
+void copy_run(uint8_t * to, int64_t to_stride, const uint8_t * from, int64_t from_stride, int64_t n,
+              int64_t size) {
     if (to_stride == 1 && from_stride == 1) {
         std::memmove(to, from, (size_t) (n * size));
         return;
     }
     const auto each = [&](auto sample) {
-        using S      = decltype(sample);
-        S * y        = reinterpret_cast<S *>(to);
-        const S * x  = reinterpret_cast<const S *>(from);
+        using S     = decltype(sample);
+        S * y       = reinterpret_cast<S *>(to);
+        const S * x = reinterpret_cast<const S *>(from);
         for (int64_t i = 0; i < n; ++i) {
             y[i * to_stride] = x[i * from_stride];
         }
     };
     switch (size) {
-    case 1: return each(uint8_t{});
-    case 2: return each(uint16_t{});
-    case 4: return each(uint32_t{});
-    case 8: return each(uint64_t{});
+    case 1:
+        return each(uint8_t{});
+    case 2:
+        return each(uint16_t{});
+    case 4:
+        return each(uint32_t{});
+    case 8:
+        return each(uint64_t{});
     default:
         for (int64_t i = 0; i < n; ++i) {
             std::memcpy(to + i * to_stride * size, from + i * from_stride * size, (size_t) size);
         }
     }
 }
-
 
 // The first or last dims of x as a span of their own; data is shared.
 Span dims_of(const Span & x, int from, int to) {
@@ -65,7 +69,8 @@ void copy_serial(const Span & x, const Span & y) {
     const int64_t size = dtype_size(x.dtype);
     for (int64_t r = 0; r < walk.n_runs(); ++r) {
         const auto at = walk.offsets(r);
-        copy_run(y.data + at[1] * size, walk.inner(1), x.data + at[0] * size, walk.inner(0), walk.run(), size);
+        copy_run(y.data + at[1] * size, walk.inner(1), x.data + at[0] * size, walk.inner(0), walk.run(),
+                 size);
     }
 }
 
@@ -161,7 +166,7 @@ bool put_rows(const Span & x, const std::vector<Span> & indices, const Span & va
             extent           = std::max(extent, index.ne[d]);
         }
     }
-    const int64_t size = dtype_size(x.dtype);
+    const int64_t size  = dtype_size(x.dtype);
     const int n_indexed = (int) indices.size();
     const Span x_rest   = dims_of(x, n_indexed, x.rank);
     const int64_t n     = shape.n_elements();
@@ -209,7 +214,8 @@ bool put_rows(const Span & x, const std::vector<Span> & indices, const Span & va
     return in_range;
 }
 
-void roll(const Span & x, const std::vector<int64_t> & shifts, const std::vector<int64_t> & dims, const Span & y) {
+void roll(const Span & x, const std::vector<int64_t> & shifts, const std::vector<int64_t> & dims,
+          const Span & y) {
     // y[(i + shift) mod n] = x[i]: each rolled dim splits x in two, so 2^dims plain copies.
     const int n_dims = (int) dims.size();
     for (int part = 0; part < 1 << n_dims; ++part) {

@@ -25,7 +25,9 @@ struct Lines {
     }
 };
 
-int64_t grain_for(int64_t line) { return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, line)); }
+int64_t grain_for(int64_t line) {
+    return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, line));
+}
 
 } // namespace
 
@@ -36,7 +38,8 @@ void softmax(const Span & x, int dim, const Span & y, bool log) {
         std::vector<float> row((size_t) n);
         for (int64_t i = begin; i < end; ++i) {
             load_run(x.data, x.dtype, in.offset(i), x.stride[dim], n, row.data());
-            // A stored -inf counts as the most negative finite number, so a fully masked row is uniform (4.8).
+            // A stored -inf counts as the most negative finite number, so a fully masked row is uniform
+            // (4.8).
             float max = -FLT_MAX;
             for (float & v : row) {
                 v   = saturate_float(v);
@@ -94,8 +97,8 @@ void reduce_sum(const Span & x, const Span & y, bool divide) {
     parallel_for(kept.n_elements(), grain_for(n), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
             const int64_t base = offset(kept, i), to = offset(out, i);
-            double sum         = 0;
-            int64_t whole_sum  = 0;
+            double sum        = 0;
+            int64_t whole_sum = 0;
             for (int64_t r = 0; r < inner.n_runs() && n > 0; ++r) {
                 const int64_t at = base + inner.offsets(r)[0];
                 for (int64_t first = 0; first < inner.run(); first += kPiece) {

@@ -16,23 +16,34 @@
 
 namespace sim {
 
-inline bool is_float_type(aclDataType t) { return t == ACL_FLOAT || t == ACL_FLOAT16; }
+inline bool is_float_type(aclDataType t) {
+    return t == ACL_FLOAT || t == ACL_FLOAT16;
+}
 
 // Calls f with a value of the storage type of t. FP16 is handled by the callers.
-template <typename F>
-void with_storage(aclDataType t, F && f) {
+template <typename F> void with_storage(aclDataType t, F && f) {
     switch (t) {
-    case ACL_FLOAT: return f(float{});
-    case ACL_DOUBLE: return f(double{});
-    case ACL_INT8: return f(int8_t{});
+    case ACL_FLOAT:
+        return f(float{});
+    case ACL_DOUBLE:
+        return f(double{});
+    case ACL_INT8:
+        return f(int8_t{});
     case ACL_BOOL:
-    case ACL_UINT8: return f(uint8_t{});
-    case ACL_INT16: return f(int16_t{});
-    case ACL_UINT16: return f(uint16_t{});
-    case ACL_INT32: return f(int32_t{});
-    case ACL_UINT32: return f(uint32_t{});
-    case ACL_UINT64: return f(uint64_t{});
-    default: return f(int64_t{});
+    case ACL_UINT8:
+        return f(uint8_t{});
+    case ACL_INT16:
+        return f(int16_t{});
+    case ACL_UINT16:
+        return f(uint16_t{});
+    case ACL_INT32:
+        return f(int32_t{});
+    case ACL_UINT32:
+        return f(uint32_t{});
+    case ACL_UINT64:
+        return f(uint64_t{});
+    default:
+        return f(int64_t{});
     }
 }
 
@@ -55,6 +66,7 @@ void load_run(const uint8_t * data, aclDataType t, int64_t at, int64_t stride, i
         }
         return;
     }
+    // NOLINTBEGIN(bugprone-signed-char-misuse): INT8 elements are numbers, not characters
     with_storage(t, [&](auto sample) {
         using S        = decltype(sample);
         const S * from = reinterpret_cast<const S *>(data) + at;
@@ -70,11 +82,11 @@ void load_run(const uint8_t * data, aclDataType t, int64_t at, int64_t stride, i
             }
         }
     });
+    // NOLINTEND(bugprone-signed-char-misuse)
 }
 
 // Float to integer: towards zero, saturating, NaN to 0. Integer to integer: wraps.
-template <typename S, typename C>
-S convert(C x) {
+template <typename S, typename C> S convert(C x) {
     if constexpr (std::is_same_v<S, float>) {
         return saturate_float((float) x);
     } else if constexpr (std::is_same_v<S, double>) {
@@ -129,9 +141,8 @@ void store_run(uint8_t * data, aclDataType t, int64_t at, int64_t stride, int64_
 
 // N views walked together: dims of the last one, strides 0 where an operand broadcasts, dims merged where all
 // views allow it, so that contiguous data is one long run.
-template <int N>
-struct Walk {
-    int rank = 0;
+template <int N> struct Walk {
+    int rank             = 0;
     int64_t ne[kMaxDims] = {};
     std::array<std::array<int64_t, kMaxDims>, N> stride{};
 
@@ -191,10 +202,9 @@ struct Walk {
     int64_t inner(int view) const { return stride[view][rank - 1]; }
 
     // body(offsets of the piece, first index in the run, length): pieces of at most `piece` elements.
-    template <typename F>
-    void for_pieces(int64_t piece, F && body) const {
+    template <typename F> void for_pieces(int64_t piece, F && body) const {
         const int64_t pieces_per_run = (run() + piece - 1) / piece;
-        const int64_t grain          = std::max<int64_t>(1, 65536 / std::max<int64_t>(1, std::min(run(), piece)));
+        const int64_t grain = std::max<int64_t>(1, 65536 / std::max<int64_t>(1, std::min(run(), piece)));
         parallel_for(n_runs() * pieces_per_run, grain, [&](int64_t begin, int64_t end) {
             for (int64_t p = begin; p < end; ++p) {
                 auto at             = offsets(p / pieces_per_run);

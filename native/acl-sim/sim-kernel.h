@@ -1,10 +1,11 @@
-// Kernels of the simulator: what runs on a stream's worker thread, on translated addresses, never on the host's.
+// Kernels of the simulator: what runs on a stream's worker thread, on translated addresses, never on the
+// host's.
 //
-// A Span is a strided view of memory, outermost dimension first as in an aclTensor, strides in elements. Kernels
-// trust their spans: phase 1 (aclnn-*.cpp) has checked shapes, dtypes and bounds.
+// A Span is a strided view of memory, outermost dimension first as in an aclTensor, strides in elements.
+// Kernels trust their spans: phase 1 (aclnn-*.cpp) has checked shapes, dtypes and bounds.
 //
-// Arithmetic follows the chip: FP16 and FP32 are computed in FP32 and rounded once when stored (nearest even),
-// a result that would be infinite is stored as the largest finite value, NaN as 0. Integers wrap.
+// Arithmetic follows the chip: FP16 and FP32 are computed in FP32 and rounded once when stored (nearest
+// even), a result that would be infinite is stored as the largest finite value, NaN as 0. Integers wrap.
 #pragma once
 
 #include "acl310b/acl-api.h"
@@ -18,9 +19,9 @@ namespace sim {
 constexpr int kMaxDims = 8; // the limit of aclnn operators
 
 struct Span {
-    uint8_t * data = nullptr; // element 0 of the view
-    aclDataType dtype = ACL_FLOAT;
-    int rank = 0;
+    uint8_t * data           = nullptr; // element 0 of the view
+    aclDataType dtype        = ACL_FLOAT;
+    int rank                 = 0;
     int64_t ne[kMaxDims]     = {};
     int64_t stride[kMaxDims] = {};
 
@@ -36,14 +37,31 @@ void set_kernel_threads(int n_threads);
 
 // ---- element by element (sim-kernel-map.cpp); operands broadcast to y's shape ----
 enum class Unary {
-    identity, neg, abs, exp, log, sqrt, rsqrt, sin, cos, sigmoid, tanh, relu, silu, gelu_erf, gelu_tanh,
+    identity,
+    neg,
+    abs,
+    exp,
+    log,
+    sqrt,
+    rsqrt,
+    sin,
+    cos,
+    sigmoid,
+    tanh,
+    relu,
+    silu,
+    gelu_erf,
+    gelu_tanh,
     scale_add,  // x * p0 + p1
     clamp,      // min(max(x, p0), p1)
     leaky_relu, // x > 0 ? x : p0 * x
-    hardswish, elu, // elu: p0 = alpha, p1 = scale, p2 = input scale
+    hardswish,
+    elu,        // elu: p0 = alpha, p1 = scale, p2 = input scale
     pow_scalar, // x ^ p0
     scalar_pow, // p0 ^ x
-    less, greater, equal, // against p0, result BOOL
+    less,
+    greater,
+    equal, // against p0, result BOOL
 };
 struct UnaryParams {
     double p0 = 0, p1 = 0, p2 = 0;
@@ -66,8 +84,10 @@ void cast(const Span & x, const Span & y);          // float to integer truncate
 // False when an index is out of range (the chip does not check; the simulator reports it).
 bool gather_rows(const Span & x, int dim, const Span & index, const Span & y);
 bool put_rows(const Span & x, const std::vector<Span> & indices, const Span & values, bool accumulate);
-void roll(const Span & x, const std::vector<int64_t> & shifts, const std::vector<int64_t> & dims, const Span & y);
-void repeat(const Span & x, const Span & y); // y's dims are multiples of x's, ranks equal (leading ones added)
+void roll(const Span & x, const std::vector<int64_t> & shifts, const std::vector<int64_t> & dims,
+          const Span & y);
+void repeat(const Span & x,
+            const Span & y); // y's dims are multiples of x's, ranks equal (leading ones added)
 
 // ---- along a dimension (sim-kernel-reduce.cpp) ----
 void softmax(const Span & x, int dim, const Span & y, bool log);
@@ -86,13 +106,13 @@ enum class WeightLayout {
 };
 struct Matmul {
     int64_t m = 0, n = 0, k = 0;
-    Span a, b, y;                        // rank 2 windows of one matrix each; b: [K,N]
+    Span a, b, y; // rank 2 windows of one matrix each; b: [K,N]
     WeightLayout layout = WeightLayout::strided;
-    double alpha = 1, beta = 0;          // y = alpha * a.b + beta * bias
-    const Span * bias   = nullptr;       // [M,N] after broadcasting, rank 2
+    double alpha = 1, beta = 0;  // y = alpha * a.b + beta * bias
+    const Span * bias = nullptr; // [M,N] after broadcasting, rank 2
 };
-// FP16 operands (FP32 ones are rounded to FP16 first), FP32 sums, one rounding into y. Matrices in `batch` are
-// independent of each other.
+// FP16 operands (FP32 ones are rounded to FP16 first), FP32 sums, one rounding into y. Matrices in `batch`
+// are independent of each other.
 void matmul(const std::vector<Matmul> & batch);
 // In place: a row-major [N,K] FP16 matrix to nz_nk, padded with zeros to multiples of 16 (room is needed).
 void pack_nz(uint16_t * data, int64_t n, int64_t k);

@@ -12,17 +12,17 @@
 namespace sim {
 
 const std::vector<aclDataType> kFloats     = {ACL_FLOAT, ACL_FLOAT16};
-const std::vector<aclDataType> kArithmetic = {ACL_FLOAT, ACL_FLOAT16, ACL_INT32, ACL_INT64, ACL_INT16,
+const std::vector<aclDataType> kArithmetic = {ACL_FLOAT, ACL_FLOAT16, ACL_INT32,  ACL_INT64, ACL_INT16,
                                               ACL_INT8,  ACL_UINT8,   ACL_DOUBLE, ACL_BOOL};
-const std::vector<aclDataType> kMovable    = {ACL_FLOAT, ACL_FLOAT16, ACL_INT32,  ACL_INT64,  ACL_INT16, ACL_INT8,
-                                              ACL_UINT8, ACL_DOUBLE,  ACL_UINT16, ACL_UINT32, ACL_UINT64, ACL_BOOL,
-                                              ACL_BF16};
+const std::vector<aclDataType> kMovable    = {ACL_FLOAT,  ACL_FLOAT16, ACL_INT32,  ACL_INT64,  ACL_INT16,
+                                              ACL_INT8,   ACL_UINT8,   ACL_DOUBLE, ACL_UINT16, ACL_UINT32,
+                                              ACL_UINT64, ACL_BOOL,    ACL_BF16};
 const std::vector<aclDataType> kIndices    = {ACL_INT32, ACL_INT64};
 
 namespace {
 
-constexpr uintptr_t kTensorAlign    = 32; // fact sheet 3.1 and section 8 rule 8
-constexpr uintptr_t kWorkspaceAlign = 64; // as aclrtMalloc
+constexpr uintptr_t kTensorAlign    = 32;   // fact sheet 3.1 and section 8 rule 8
+constexpr uintptr_t kWorkspaceAlign = 64;   // as aclrtMalloc
 constexpr size_t kMaxRanges         = 64;   // byte ranges reported per operand before one span of all is used
 constexpr size_t kMaxRuns           = 4096; // runs compared when two strided operands may overlap
 
@@ -83,7 +83,9 @@ Bytes extent_of(const Operand & o) {
     return {first_byte(o), (size_t) (o.shape.reach() * size)};
 }
 
-bool meet(const Bytes & a, const Bytes & b) { return a.begin < b.begin + b.n && b.begin < a.begin + a.n; }
+bool meet(const Bytes & a, const Bytes & b) {
+    return a.begin < b.begin + b.n && b.begin < a.begin + a.n;
+}
 
 bool same_view(const Operand & a, const Operand & b) {
     if (first_byte(a) != first_byte(b) || a.shape.dtype != b.shape.dtype) {
@@ -157,8 +159,8 @@ void add_ranges(std::vector<Range> & to, const Operand & o) {
     }
 }
 
-// A copy of a call's name that is kept for ever: the runtime remembers the pointer as the thread's current call,
-// also when the library that held the literal has been closed.
+// A copy of a call's name that is kept for ever: the runtime remembers the pointer as the thread's current
+// call, also when the library that held the literal has been closed.
 const std::string & kept(std::string name) {
     static std::mutex lock;
     static auto * const names = new std::unordered_set<std::string>;
@@ -255,7 +257,9 @@ std::vector<int64_t> Plan::integers(const char * role, const aclIntArray * array
 
 // ---- rules ----
 
-void Plan::refuse(aclnnStatus code, const std::string & reason) const { throw Refusal{code, reason}; }
+void Plan::refuse(aclnnStatus code, const std::string & reason) const {
+    throw Refusal{code, reason};
+}
 
 void Plan::require(bool condition, const std::string & reason) const {
     if (!condition) {
@@ -273,16 +277,18 @@ void Plan::dtypes(std::initializer_list<int> operands, const std::vector<aclData
 }
 
 void Plan::require_same_dtype(int a, int b) const {
-    require(shape(a).dtype == shape(b).dtype, operands_[(size_t) a].role + " and " + operands_[(size_t) b].role +
-                                                  " differ in dtype: " + shape(a).text() + ", " +
-                                                  shape(b).text());
+    require(shape(a).dtype == shape(b).dtype,
+            operands_[(size_t) a].role + " and " + operands_[(size_t) b].role +
+                " differ in dtype: " + shape(a).text() + ", " + shape(b).text());
 }
 
-void Plan::require_same_shape(int a, int b) const { require_shape(b, ne(a)); }
+void Plan::require_same_shape(int a, int b) const {
+    require_shape(b, ne(a));
+}
 
 void Plan::require_shape(int operand, const std::vector<int64_t> & wanted) const {
-    require(ne(operand) == wanted,
-            operands_[(size_t) operand].role + " is " + shape(operand).text() + ", expected " + dims_text(wanted));
+    require(ne(operand) == wanted, operands_[(size_t) operand].role + " is " + shape(operand).text() +
+                                       ", expected " + dims_text(wanted));
 }
 
 std::vector<int64_t> Plan::broadcast(int a, int b) const {
@@ -303,17 +309,17 @@ void Plan::require_promotion(int a, int b, int y) const {
     const auto is_float = [this](int i) {
         return shape(i).dtype == ACL_FLOAT || shape(i).dtype == ACL_FLOAT16 || shape(i).dtype == ACL_DOUBLE;
     };
-    require(!(is_float(a) || is_float(b)) || is_float(y),
-            "the result of " + shape(a).text() + " and " + shape(b).text() + " does not fit into " +
-                shape(y).text());
+    require(!(is_float(a) || is_float(b)) || is_float(y), "the result of " + shape(a).text() + " and " +
+                                                              shape(b).text() + " does not fit into " +
+                                                              shape(y).text());
     require(shape(y).dtype != ACL_BOOL || (shape(a).dtype == ACL_BOOL && shape(b).dtype == ACL_BOOL),
             "the result of " + shape(a).text() + " and " + shape(b).text() + " does not fit into BOOL");
 }
 
 int Plan::dim(const char * role, int64_t dim, int rank) const {
     const int64_t n = std::max(rank, 1);
-    require(dim >= -n && dim < n, std::string(role) + " is " + std::to_string(dim) + " for a tensor of rank " +
-                                      std::to_string(rank));
+    require(dim >= -n && dim < n, std::string(role) + " is " + std::to_string(dim) +
+                                      " for a tensor of rank " + std::to_string(rank));
     return (int) (dim < 0 ? dim + n : dim);
 }
 
@@ -385,14 +391,16 @@ void Plan::check_memory() const {
             char address[32];
             std::snprintf(address, sizeof address, "%p", o.data);
             fatal("rule 8: " + who + " starts at " + address +
-                  ": tensor data must be 32 B aligned (reach an element inside a buffer by the offset argument)");
+                  ": tensor data must be 32 B aligned (reach an element inside a buffer by the offset "
+                  "argument)");
         }
         if (o.is_whole_storage) {
             continue;
         }
         if (o.shape.offset < 0 || o.shape.offset + o.shape.reach() > o.shape.n_storage()) {
-            fatal("rule 10: " + who + " reaches element " + std::to_string(o.shape.offset + o.shape.reach() - 1) +
-                  " of a storage of " + dims_text(o.shape.storage) + ": view outside its storage");
+            fatal("rule 10: " + who + " reaches element " +
+                  std::to_string(o.shape.offset + o.shape.reach() - 1) + " of a storage of " +
+                  dims_text(o.shape.storage) + ": view outside its storage");
         }
         if (o.access != Access::read && overlaps_itself(o.shape)) {
             fatal("rule 10: " + who + " with strides " + dims_text(o.shape.stride) +
@@ -420,8 +428,8 @@ void Plan::check_overlaps() const {
                 continue;
             }
             if (overlap(x, y)) {
-                fatal("rule 10: " + std::string(op_) + ": " + y.role + " (" + y.shape.text() +
-                      ") overlaps " + x.role + " (" + x.shape.text() + ") while it is read");
+                fatal("rule 10: " + std::string(op_) + ": " + y.role + " (" + y.shape.text() + ") overlaps " +
+                      x.role + " (" + x.shape.text() + ") while it is read");
             }
         }
     }
@@ -451,9 +459,9 @@ aclnnStatus plan_op(const char * op, uint64_t * workspace_size, aclOpExecutor **
         plan.workspace_ = 0;
         plan.kernel_    = nullptr;
     }
-    auto * made      = new aclOpExecutor(std::move(plan));
-    made->kind       = ObjectKind::executor;
-    made->workspace  = made->plan.workspace_;
+    auto * made     = new aclOpExecutor(std::move(plan));
+    made->kind      = ObjectKind::executor;
+    made->workspace = made->plan.workspace_;
     object_created(*made, call);
     *workspace_size = made->workspace;
     *executor       = made;
@@ -488,8 +496,9 @@ aclnnStatus run_op(const char * op, void * workspace, uint64_t workspace_size, a
     plan.check_overlaps();
     if (executor->workspace > 0) {
         if (workspace == nullptr || workspace_size < executor->workspace) {
-            fatal(std::string("workspace too small: ") + op + " asked for " + std::to_string(executor->workspace) +
-                  " bytes and got " + (workspace == nullptr ? "null" : std::to_string(workspace_size)));
+            fatal(std::string("workspace too small: ") + op + " asked for " +
+                  std::to_string(executor->workspace) + " bytes and got " +
+                  (workspace == nullptr ? "null" : std::to_string(workspace_size)));
         }
         if (reinterpret_cast<uintptr_t>(workspace) % kWorkspaceAlign != 0) {
             fatal(std::string("rule 8: ") + op + ": the workspace is not 64 B aligned");
@@ -536,8 +545,9 @@ aclnnStatus run_op(const char * op, void * workspace, uint64_t workspace_size, a
                 Span span = w.span;
                 if (w.n > 0) {
                     if (w.n_with_slack > w.n && !is_mapped(w.begin, w.n_with_slack)) {
-                        return name + ": reading a full 16-row tile of " + w.name + " leaves mapped memory (" +
-                               std::to_string(w.n_with_slack - w.n) + " bytes past the operand)";
+                        return name + ": reading a full 16-row tile of " + w.name +
+                               " leaves mapped memory (" + std::to_string(w.n_with_slack - w.n) +
+                               " bytes past the operand)";
                     }
                     span.data = dev_ptr(w.begin, w.n);
                 }

@@ -10,9 +10,10 @@
 //       });
 //   }
 //
-// Phase 1 decides everything: a broken rule throws Refusal, which plan_op turns into the code a 310B gives, with
-// a line for aclGetRecentErrMsg. What a real toolkit does not notice (a misaligned address, an output that
-// overlaps an input, a view larger than its storage) ends the process: on a board it would be silent corruption.
+// Phase 1 decides everything: a broken rule throws Refusal, which plan_op turns into the code a 310B gives,
+// with a line for aclGetRecentErrMsg. What a real toolkit does not notice (a misaligned address, an output
+// that overlaps an input, a view larger than its storage) ends the process: on a board it would be silent
+// corruption.
 //
 // Phase 2 turns the plan into one task of the stream: byte ranges read and written, predicted time, kernel.
 #pragma once
@@ -50,13 +51,13 @@ enum class Access { read, write, update };
 
 struct Operand {
     std::string role;
-    Access access           = Access::read;
+    Access access            = Access::read;
     const aclTensor * tensor = nullptr;
     uint64_t serial          = 0;
     TensorShape shape;
-    void * data              = nullptr;
-    int64_t over_read        = 0; // elements past `reach` that the chip may touch: must be mapped
-    bool is_whole_storage    = false; // NZ: every byte of the storage is read or written
+    void * data           = nullptr;
+    int64_t over_read     = 0;     // elements past `reach` that the chip may touch: must be mapped
+    bool is_whole_storage = false; // NZ: every byte of the storage is read or written
 };
 
 class Plan {
@@ -86,8 +87,8 @@ class Plan {
     void require_same_dtype(int a, int b) const;
     void require_same_shape(int a, int b) const;
     void require_shape(int operand, const std::vector<int64_t> & ne) const;
-    std::vector<int64_t> broadcast(int a, int b) const; // shape of a and b together
-    void require_promotion(int a, int b, int y) const;  // y can hold what a op b computes
+    std::vector<int64_t> broadcast(int a, int b) const;      // shape of a and b together
+    void require_promotion(int a, int b, int y) const;       // y can hold what a op b computes
     int dim(const char * role, int64_t dim, int rank) const; // -rank <= dim < rank; returns 0 <= dim
 
     // ---- costs ----
@@ -116,7 +117,8 @@ class Plan {
     const char * op() const { return op_; }
 
   private:
-    friend aclnnStatus plan_op(const char *, uint64_t *, aclOpExecutor **, const std::function<void(Plan &)> &);
+    friend aclnnStatus plan_op(const char *, uint64_t *, aclOpExecutor **,
+                               const std::function<void(Plan &)> &);
     friend aclnnStatus run_op(const char *, void *, uint64_t, aclOpExecutor *, aclrtStream);
 
     int add(const char * role, const aclTensor * tensor, Access access);

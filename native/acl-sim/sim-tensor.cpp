@@ -37,14 +37,22 @@ std::string story_of(const Registry & r, const void * handle) {
 
 const char * object_kind_name(ObjectKind kind) {
     switch (kind) {
-    case ObjectKind::tensor: return "aclTensor";
-    case ObjectKind::scalar: return "aclScalar";
-    case ObjectKind::int_array: return "aclIntArray";
-    case ObjectKind::float_array: return "aclFloatArray";
-    case ObjectKind::bool_array: return "aclBoolArray";
-    case ObjectKind::tensor_list: return "aclTensorList";
-    case ObjectKind::scalar_list: return "aclScalarList";
-    case ObjectKind::executor: return "aclOpExecutor";
+    case ObjectKind::tensor:
+        return "aclTensor";
+    case ObjectKind::scalar:
+        return "aclScalar";
+    case ObjectKind::int_array:
+        return "aclIntArray";
+    case ObjectKind::float_array:
+        return "aclFloatArray";
+    case ObjectKind::bool_array:
+        return "aclBoolArray";
+    case ObjectKind::tensor_list:
+        return "aclTensorList";
+    case ObjectKind::scalar_list:
+        return "aclScalarList";
+    case ObjectKind::executor:
+        return "aclOpExecutor";
     }
     return "?";
 }
@@ -66,9 +74,10 @@ void check_object(const void * handle, ObjectKind kind, std::string_view call, s
         if (found != r.living.end() && found->second.kind == kind) {
             return;
         }
-        complaint = found == r.living.end() ? story_of(r, handle)
-                                            : std::string("it is an ") + object_kind_name(found->second.kind) +
-                                                  " made by " + found->second.call;
+        complaint = found == r.living.end()
+                        ? story_of(r, handle)
+                        : std::string("it is an ") + object_kind_name(found->second.kind) + " made by " +
+                              found->second.call;
     }
     fatal("rule 8: " + std::string(call) + ": '" + std::string(argument) + "' is no living " +
           object_kind_name(kind) + ": " + complaint);
@@ -98,11 +107,12 @@ std::vector<std::string> living_objects() {
     for (const auto & entry : r.living) {
         births.push_back(entry.second);
     }
-    std::sort(births.begin(), births.end(), [](const Birth & a, const Birth & b) { return a.serial < b.serial; });
+    std::sort(births.begin(), births.end(),
+              [](const Birth & a, const Birth & b) { return a.serial < b.serial; });
     std::vector<std::string> lines;
     for (const Birth & b : births) {
-        lines.push_back(std::string(object_kind_name(b.kind)) + " #" + std::to_string(b.serial) + " made by " +
-                        b.call);
+        lines.push_back(std::string(object_kind_name(b.kind)) + " #" + std::to_string(b.serial) +
+                        " made by " + b.call);
     }
     return lines;
 }
@@ -121,8 +131,12 @@ int64_t product(const std::vector<int64_t> & v) {
 
 } // namespace
 
-int64_t TensorShape::n_elements() const { return product(ne); }
-int64_t TensorShape::n_storage() const { return product(storage); }
+int64_t TensorShape::n_elements() const {
+    return product(ne);
+}
+int64_t TensorShape::n_storage() const {
+    return product(storage);
+}
 
 int64_t TensorShape::reach() const {
     if (n_elements() == 0) {
@@ -146,7 +160,9 @@ bool TensorShape::is_contiguous() const {
     return true;
 }
 
-std::string TensorShape::text() const { return dtype_name(dtype) + dims_text(ne); }
+std::string TensorShape::text() const {
+    return dtype_name(dtype) + dims_text(ne);
+}
 
 std::string dims_text(const std::vector<int64_t> & dims) {
     std::string text = "[";
@@ -158,23 +174,40 @@ std::string dims_text(const std::vector<int64_t> & dims) {
 
 const char * dtype_name(aclDataType dtype) {
     switch (dtype) {
-    case ACL_FLOAT: return "FLOAT";
-    case ACL_FLOAT16: return "FLOAT16";
-    case ACL_INT8: return "INT8";
-    case ACL_INT32: return "INT32";
-    case ACL_UINT8: return "UINT8";
-    case ACL_INT16: return "INT16";
-    case ACL_UINT16: return "UINT16";
-    case ACL_UINT32: return "UINT32";
-    case ACL_INT64: return "INT64";
-    case ACL_UINT64: return "UINT64";
-    case ACL_DOUBLE: return "DOUBLE";
-    case ACL_BOOL: return "BOOL";
-    case ACL_BF16: return "BF16";
-    case ACL_COMPLEX64: return "COMPLEX64";
-    case ACL_COMPLEX128: return "COMPLEX128";
-    case ACL_INT4: return "INT4";
-    default: return "dtype?";
+    case ACL_FLOAT:
+        return "FLOAT";
+    case ACL_FLOAT16:
+        return "FLOAT16";
+    case ACL_INT8:
+        return "INT8";
+    case ACL_INT32:
+        return "INT32";
+    case ACL_UINT8:
+        return "UINT8";
+    case ACL_INT16:
+        return "INT16";
+    case ACL_UINT16:
+        return "UINT16";
+    case ACL_UINT32:
+        return "UINT32";
+    case ACL_INT64:
+        return "INT64";
+    case ACL_UINT64:
+        return "UINT64";
+    case ACL_DOUBLE:
+        return "DOUBLE";
+    case ACL_BOOL:
+        return "BOOL";
+    case ACL_BF16:
+        return "BF16";
+    case ACL_COMPLEX64:
+        return "COMPLEX64";
+    case ACL_COMPLEX128:
+        return "COMPLEX128";
+    case ACL_INT4:
+        return "INT4";
+    default:
+        return "dtype?";
     }
 }
 

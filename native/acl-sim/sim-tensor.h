@@ -1,8 +1,8 @@
-// The objects of libnnopbase (aclTensor, aclScalar, arrays, lists, executors) and the registry that judges how
-// they are used: every handle must be alive and of the right kind, everything must be destroyed once.
+// The objects of libnnopbase (aclTensor, aclScalar, arrays, lists, executors) and the registry that judges
+// how they are used: every handle must be alive and of the right kind, everything must be destroyed once.
 //
-// A real toolkit has no such checks: a wrong handle is memory corruption there. Here it ends the process with the
-// names of the calls involved.
+// A real toolkit has no such checks: a wrong handle is memory corruption there. Here it ends the process with
+// the names of the calls involved.
 #pragma once
 
 #include "acl310b/acl-api.h"
@@ -15,7 +15,16 @@
 
 namespace sim {
 
-enum class ObjectKind { tensor, scalar, int_array, float_array, bool_array, tensor_list, scalar_list, executor };
+enum class ObjectKind {
+    tensor,
+    scalar,
+    int_array,
+    float_array,
+    bool_array,
+    tensor_list,
+    scalar_list,
+    executor
+};
 
 const char * object_kind_name(ObjectKind kind);
 

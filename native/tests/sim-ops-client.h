@@ -26,7 +26,9 @@ inline int64_t product(const Dims & dims) {
 }
 
 // Sets the simulator up before its first call; every test case is a process of its own.
-inline void configure(const std::string & json) { setenv("ACL_SIM_CONFIG", json.c_str(), 1); }
+inline void configure(const std::string & json) {
+    setenv("ACL_SIM_CONFIG", json.c_str(), 1);
+}
 
 class Board {
   public:
@@ -58,13 +60,13 @@ class Board {
     // Both phases; the code of the first that fails. Workspace lives until the stream is done.
     template <typename First, typename Second, typename... Args>
     aclnnStatus call(First first, Second second, const Args &... args) {
-        uint64_t n_bytes         = 0;
-        aclOpExecutor * executor = nullptr;
+        uint64_t n_bytes          = 0;
+        aclOpExecutor * executor  = nullptr;
         const aclnnStatus planned = first(args..., &n_bytes, &executor);
         if (planned != 0) {
             return planned;
         }
-        last_workspace = n_bytes;
+        last_workspace   = n_bytes;
         void * workspace = nullptr;
         if (n_bytes > 0) {
             REQUIRE(aclrtMalloc(&workspace, n_bytes, ACL_MEM_MALLOC_HUGE_FIRST) == ACL_SUCCESS);
@@ -88,28 +90,40 @@ inline size_t element_size(aclDataType t) {
     switch (t) {
     case ACL_INT8:
     case ACL_UINT8:
-    case ACL_BOOL: return 1;
+    case ACL_BOOL:
+        return 1;
     case ACL_FLOAT16:
     case ACL_BF16:
-    case ACL_INT16: return 2;
+    case ACL_INT16:
+        return 2;
     case ACL_INT64:
-    case ACL_DOUBLE: return 8;
-    default: return 4;
+    case ACL_DOUBLE:
+        return 8;
+    default:
+        return 4;
     }
 }
 
 inline void encode(uint8_t * to, aclDataType t, double x) {
     const auto put = [to](auto v) { std::memcpy(to, &v, sizeof v); };
     switch (t) {
-    case ACL_FLOAT: return put((float) x);
-    case ACL_FLOAT16: return put(sim::float_to_fp16((float) x));
-    case ACL_DOUBLE: return put(x);
-    case ACL_INT8: return put((int8_t) x);
+    case ACL_FLOAT:
+        return put((float) x);
+    case ACL_FLOAT16:
+        return put(sim::float_to_fp16((float) x));
+    case ACL_DOUBLE:
+        return put(x);
+    case ACL_INT8:
+        return put((int8_t) x);
     case ACL_BOOL:
-    case ACL_UINT8: return put((uint8_t) x);
-    case ACL_INT16: return put((int16_t) x);
-    case ACL_INT32: return put((int32_t) x);
-    default: return put((int64_t) x);
+    case ACL_UINT8:
+        return put((uint8_t) x);
+    case ACL_INT16:
+        return put((int16_t) x);
+    case ACL_INT32:
+        return put((int32_t) x);
+    default:
+        return put((int64_t) x);
     }
 }
 
@@ -119,19 +133,26 @@ inline double decode(const uint8_t * from, aclDataType t) {
         return (double) v;
     };
     switch (t) {
-    case ACL_FLOAT: return get(float{});
+    case ACL_FLOAT:
+        return get(float{});
     case ACL_FLOAT16: {
         uint16_t h = 0;
         std::memcpy(&h, from, sizeof h);
         return (double) sim::fp16_to_float(h);
     }
-    case ACL_DOUBLE: return get(double{});
-    case ACL_INT8: return get(int8_t{});
+    case ACL_DOUBLE:
+        return get(double{});
+    case ACL_INT8:
+        return get(int8_t{});
     case ACL_BOOL:
-    case ACL_UINT8: return get(uint8_t{});
-    case ACL_INT16: return get(int16_t{});
-    case ACL_INT32: return get(int32_t{});
-    default: return get(int64_t{});
+    case ACL_UINT8:
+        return get(uint8_t{});
+    case ACL_INT16:
+        return get(int16_t{});
+    case ACL_INT32:
+        return get(int32_t{});
+    default:
+        return get(int64_t{});
     }
 }
 
@@ -177,8 +198,9 @@ class Tensor {
     Tensor(const Array & a, const Dims & dims, const Dims & strides = {}, int64_t offset = 0,
            aclFormat format = ACL_FORMAT_ND, const Dims & storage = {}) {
         const Dims whole = storage.empty() ? Dims{a.n} : storage;
-        handle_          = aclCreateTensor(dims.data(), dims.size(), a.type, strides.empty() ? nullptr : strides.data(),
-                                           offset, format, whole.data(), whole.size(), a.data);
+        handle_ =
+            aclCreateTensor(dims.data(), dims.size(), a.type, strides.empty() ? nullptr : strides.data(),
+                            offset, format, whole.data(), whole.size(), a.data);
         REQUIRE(handle_ != nullptr);
     }
     Tensor(const Tensor &)             = delete;
@@ -252,9 +274,9 @@ inline double worst_ulp(const Values & got, const Values & want, aclDataType t) 
     const int digits = t == ACL_FLOAT16 ? 11 : 24, lowest = t == ACL_FLOAT16 ? -14 : -126;
     double worst = got.size() == want.size() ? 0 : INFINITY;
     for (size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
-        const int e     = std::max(want[i] == 0 ? lowest : std::ilogb(want[i]), lowest);
-        const double d  = std::fabs(got[i] - want[i]) / std::ldexp(1.0, e - digits + 1);
-        worst           = std::max(worst, d == d ? d : INFINITY);
+        const int e    = std::max(want[i] == 0 ? lowest : std::ilogb(want[i]), lowest);
+        const double d = std::fabs(got[i] - want[i]) / std::ldexp(1.0, e - digits + 1);
+        worst          = std::max(worst, d == d ? d : INFINITY);
     }
     return worst;
 }

@@ -178,7 +178,7 @@ TEST_CASE(add_into_its_own_input) {
 TEST_CASE(workspace_too_small) {
     EXPECT_DEATH("workspace too small: aclnnMatmul asked for", {
         Board board;
-        const Array a(board, ACL_FLOAT16, 16 * 64), b(board, ACL_FLOAT16, 64 * 64), y(board, ACL_FLOAT16, 64);
+        const Array a(board, ACL_FLOAT16, 1024), b(board, ACL_FLOAT16, 4096), y(board, ACL_FLOAT16, 64);
         const Tensor ta(a, {1, 64}), tb(b, {64, 64}), ty(y, {1, 64});
         uint64_t size            = 0;
         aclOpExecutor * executor = nullptr;
@@ -190,7 +190,7 @@ TEST_CASE(workspace_too_small) {
 TEST_CASE(workspace_on_top_of_an_operand) {
     EXPECT_DEATH("rule 4: aclnnMatmul: the workspace overlaps mat2", {
         Board board;
-        const Array a(board, ACL_FLOAT16, 16 * 64), b(board, ACL_FLOAT16, 64 * 640), y(board, ACL_FLOAT16, 64);
+        const Array a(board, ACL_FLOAT16, 1024), b(board, ACL_FLOAT16, 40960), y(board, ACL_FLOAT16, 64);
         const Tensor ta(a, {1, 64}), tb(b, {64, 64}), ty(y, {1, 64});
         uint64_t size            = 0;
         aclOpExecutor * executor = nullptr;
@@ -203,7 +203,7 @@ TEST_CASE(workspace_freed_before_the_stream_ran) { // rule 4
     EXPECT_DEATH("FATAL", {
         configure(R"({"delay_us_max": 2000})");
         Board board;
-        const Array a(board, ACL_FLOAT16, 16 * 64), b(board, ACL_FLOAT16, 64 * 64), y(board, ACL_FLOAT16, 64);
+        const Array a(board, ACL_FLOAT16, 1024), b(board, ACL_FLOAT16, 4096), y(board, ACL_FLOAT16, 64);
         const Tensor ta(a, {1, 64}), tb(b, {64, 64}), ty(y, {1, 64});
         uint64_t size            = 0;
         aclOpExecutor * executor = nullptr;

@@ -8,14 +8,21 @@ namespace {
 
 constexpr aclDataType kFloatTypes[] = {ACL_FLOAT, ACL_FLOAT16};
 
-double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
-double gelu_erf(double x) { return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0))); }
+double sigmoid(double x) {
+    return 1.0 / (1.0 + std::exp(-x));
+}
+double gelu_erf(double x) {
+    return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0)));
+}
 double gelu_tanh(double x) {
     return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
-// Tolerance in units of the last place. FP32 results of libm-grade approximations: a few; FP16: the one rounding.
-double allowed(aclDataType t) { return t == ACL_FLOAT16 ? 1.01 : 8.0; }
+// Tolerance in units of the last place. FP32 results of libm-grade approximations: a few; FP16: the one
+// rounding.
+double allowed(aclDataType t) {
+    return t == ACL_FLOAT16 ? 1.01 : 8.0;
+}
 
 using First = aclnnStatus (*)(const aclTensor *, aclTensor *, uint64_t *, aclOpExecutor **);
 
@@ -64,7 +71,8 @@ void check_matmul(const Values & got, const Values & want, int64_t k, double mea
         worst              = std::max(worst, std::fabs(got[i] - want[i]) / limit);
     }
     if (!(worst <= 1.0)) {
-        check::report(__FILE__, __LINE__, std::string(what) + ": error is " + std::to_string(worst) + " of the limit");
+        check::report(__FILE__, __LINE__,
+                      std::string(what) + ": error is " + std::to_string(worst) + " of the limit");
     }
 }
 
@@ -73,8 +81,9 @@ void check_matmul(const Values & got, const Values & want, int64_t k, double mea
 TEST_CASE(unary_operators_round_once) {
     Board board;
 #define UNARY(Name, f, shift, extra)                                                                         \
-    check_unary(board, #Name, aclnn##Name##GetWorkspaceSize, aclnn##Name, [](double x) -> double { return f; }, shift, \
-                extra)
+    check_unary(                                                                                             \
+        board, #Name, aclnn##Name##GetWorkspaceSize, aclnn##Name, [](double x) -> double { return f; },      \
+        shift, extra)
     UNARY(Silu, x * sigmoid(x), 0, 0);
     UNARY(Sigmoid, sigmoid(x), 0, 0);
     // erf and tanh cancel near -1: the FP32 result is good to some 1e-7 absolute, not relative.
@@ -136,7 +145,8 @@ TEST_CASE(binary_operators_broadcast_and_promote) {
             }
             const double ulp = worst_ulp(y.download(), want, t);
             if (!(ulp <= allowed(t) + 1)) {
-                check::report(__FILE__, __LINE__, std::string(what) + ": off by " + std::to_string(ulp) + " ulp");
+                check::report(__FILE__, __LINE__,
+                              std::string(what) + ": off by " + std::to_string(ulp) + " ulp");
             }
         };
         CHECK_EQ(CALL(board, Mul, ta, tb, ty), 0);
@@ -162,12 +172,14 @@ TEST_CASE(binary_operators_broadcast_and_promote) {
         CHECK(worst_ulp(a.download(), want, t) <= allowed(t));
     }
     // FP16 with FP32 gives FP32.
-    const Array h(board, ACL_FLOAT16, Values{1.5, -2}), f(board, ACL_FLOAT, Values{0x1p-20, 1}), y(board, ACL_FLOAT, 2);
+    const Array h(board, ACL_FLOAT16, Values{1.5, -2}), f(board, ACL_FLOAT, Values{0x1p-20, 1}),
+        y(board, ACL_FLOAT, 2);
     const Tensor th(h, {2}), tf(f, {2}), ty(y, {2});
     CHECK_EQ(CALL(board, Add, th, tf, one, ty), 0);
     CHECK(y.download() == (Values{1.5 + 0x1p-20, -1}));
     // Integers stay integers and wrap.
-    const Array i(board, ACL_INT32, Values{2147483647, 7}), j(board, ACL_INT32, Values{1, 3}), k(board, ACL_INT32, 2);
+    const Array i(board, ACL_INT32, Values{2147483647, 7}), j(board, ACL_INT32, Values{1, 3}),
+        k(board, ACL_INT32, 2);
     const Tensor ti(i, {2}), tj(j, {2}), tk(k, {2});
     CHECK_EQ(CALL(board, Add, ti, tj, one, tk), 0);
     CHECK(k.download() == (Values{-2147483648.0, 10}));
@@ -226,7 +238,8 @@ TEST_CASE(nothing_infinite_is_stored) {
 TEST_CASE(casts_round_and_truncate) {
     Board board;
     // 2049 and 2051 lie between FP16 numbers: ties go to even.
-    const Array x(board, ACL_FLOAT, Values{2049, 2051, -1.75, 1e-8}), h(board, ACL_FLOAT16, 4), i(board, ACL_INT32, 4);
+    const Array x(board, ACL_FLOAT, Values{2049, 2051, -1.75, 1e-8}), h(board, ACL_FLOAT16, 4),
+        i(board, ACL_INT32, 4);
     const Tensor tx(x, {4}), th(h, {4}), ti(i, {4});
     CHECK_EQ(CALL(board, Cast, tx, ACL_FLOAT16, th), 0);
     CHECK(h.download() == (Values{2048, 2052, -1.75, 0}));
@@ -267,12 +280,13 @@ TEST_CASE(matmul_is_right_in_every_layout) {
     struct Case {
         int64_t m, k, n;
     };
-    for (const Case & c : {Case{1, 64, 48}, Case{3, 96, 32}, Case{5, 40, 24}, Case{16, 64, 48}, Case{33, 1040, 80},
-                           Case{70, 600, 130}}) {
+    for (const Case & c : {Case{1, 64, 48}, Case{3, 96, 32}, Case{5, 40, 24}, Case{16, 64, 48},
+                           Case{33, 1040, 80}, Case{70, 600, 130}}) {
         const Values a = stored(random_values((size_t) (c.m * c.k), 1), ACL_FLOAT16);
         const Values b = stored(random_values((size_t) (c.n * c.k), 2), ACL_FLOAT16);
         const Array xa(board, ACL_FLOAT16, a);
-        const Array slack_a(board, ACL_FLOAT16, (c.m + 16) * c.k), slack_b(board, ACL_FLOAT16, (c.n + 16) * (c.k + 16));
+        const Array slack_a(board, ACL_FLOAT16, (c.m + 16) * c.k),
+            slack_b(board, ACL_FLOAT16, (c.n + 16) * (c.k + 16));
         for (const aclDataType out_type : kFloatTypes) {
             const Array y(board, out_type, c.m * c.n);
             const Tensor ta(slack_a, {c.m, c.k}), ty(y, {c.m, c.n});
@@ -285,7 +299,8 @@ TEST_CASE(matmul_is_right_in_every_layout) {
                 CHECK_EQ(CALL(board, InplaceCopy, target, source), 0);
                 const Tensor tb(slack_b, {c.k, c.n}, nk ? Dims{1, c.k} : Dims{c.n, 1});
                 CHECK_EQ(CALL(board, Matmul, ta, tb, ty, (int8_t) 0), 0);
-                check_matmul(y.download(), matmul_reference(a, b, c.m, c.k, c.n, nk), c.k, 1.0, nk ? "NK" : "KN");
+                check_matmul(y.download(), matmul_reference(a, b, c.m, c.k, c.n, nk), c.k, 1.0,
+                             nk ? "NK" : "KN");
                 CHECK_EQ(CALL(board, Mm, ta, tb, ty, (int8_t) 1), 0);
                 check_matmul(y.download(), matmul_reference(a, b, c.m, c.k, c.n, nk), c.k, 1.0, "Mm");
             }
@@ -299,7 +314,8 @@ TEST_CASE(matmul_on_fractal_nz_equals_nd) {
     const Values b = stored(random_values((size_t) (n * k), 2), ACL_FLOAT16); // [N,K]
     for (const int64_t m : {1, 2, 3, 8, 15}) {
         const Values a = stored(random_values((size_t) (m * k), (unsigned) m), ACL_FLOAT16);
-        const Array xa(board, ACL_FLOAT16, 16 * k), y(board, ACL_FLOAT16, m * n), z(board, ACL_FLOAT16, m * n);
+        const Array xa(board, ACL_FLOAT16, 16 * k), y(board, ACL_FLOAT16, m * n),
+            z(board, ACL_FLOAT16, m * n);
         Values padded(a);
         padded.resize((size_t) (16 * k));
         const_cast<Array &>(xa).upload(padded);
@@ -339,16 +355,17 @@ TEST_CASE(matmul_of_batches_broadcasts) {
     const int64_t heads = 2, m = 3, k = 8, n = 5, rows = 7;
     const Values q = stored(random_values((size_t) (heads * m * k), 1), ACL_FLOAT16);
     const Values c = stored(random_values((size_t) (heads * rows * k), 2), ACL_FLOAT16);
-    const Array xq(board, ACL_FLOAT16, 1024), xc(board, ACL_FLOAT16, 4096), y(board, ACL_FLOAT16, heads * m * n);
+    const Array xq(board, ACL_FLOAT16, 1024), xc(board, ACL_FLOAT16, 4096),
+        y(board, ACL_FLOAT16, heads * m * n);
     const_cast<Array &>(xq).upload(q);
     const_cast<Array &>(xc).upload(c);
     const Tensor tq(xq, {heads, m, k}), ty(y, {heads, m, n});
     const Tensor keys(xc, {heads, k, n}, {rows * k, 1, k});
     Values want;
     for (int64_t h = 0; h < heads; ++h) {
-        const Values part = matmul_reference(Values(q.begin() + h * m * k, q.begin() + (h + 1) * m * k),
-                                             Values(c.begin() + h * rows * k, c.begin() + h * rows * k + n * k), m,
-                                             k, n, true);
+        const Values part = matmul_reference(
+            Values(q.begin() + h * m * k, q.begin() + (h + 1) * m * k),
+            Values(c.begin() + h * rows * k, c.begin() + h * rows * k + n * k), m, k, n, true);
         want.insert(want.end(), part.begin(), part.end());
     }
     CHECK_EQ(CALL(board, BatchMatMul, tq, keys, ty, (int8_t) 1), 0);
@@ -360,7 +377,8 @@ TEST_CASE(matmul_of_batches_broadcasts) {
     CHECK_EQ(CALL(board, Matmul, tq, key0, ty, (int8_t) 0), 0);
     check_matmul(y.download(), matmul_reference(q, c, heads * m, k, n, true), k, 1.0, "N-D x 2-D");
     // 4-D with one head of keys for two of queries.
-    const Tensor q4(xq, {1, heads, m, k}), k4(xc, {1, 1, k, n}, {k * n, k * n, 1, k}), y4(y, {1, heads, m, n});
+    const Tensor q4(xq, {1, heads, m, k}), k4(xc, {1, 1, k, n}, {k * n, k * n, 1, k}),
+        y4(y, {1, heads, m, n});
     CHECK_EQ(CALL(board, Matmul, q4, k4, y4, (int8_t) 0), 0);
     check_matmul(y.download(), matmul_reference(q, c, heads * m, k, n, true), k, 1.0, "broadcast heads");
     // FP32 operands are cast when cubeMathType allows it.
@@ -400,9 +418,12 @@ TEST_CASE(matmul_workspace_follows_the_rules) {
         // Sizes only: phase 1 of a real 4096 x 12288 matrix, nothing is allocated or run.
         alignas(64) static char nowhere[64];
         const Dims da = {m, k}, db = {k, n}, dy = {m, n}, sb = {1, k};
-        aclTensor * a = aclCreateTensor(da.data(), 2, ACL_FLOAT16, nullptr, 0, ACL_FORMAT_ND, da.data(), 2, nowhere);
-        aclTensor * b = aclCreateTensor(db.data(), 2, ACL_FLOAT16, sb.data(), 0, ACL_FORMAT_ND, db.data(), 2, nowhere);
-        aclTensor * y = aclCreateTensor(dy.data(), 2, ACL_FLOAT16, nullptr, 0, ACL_FORMAT_ND, dy.data(), 2, nowhere);
+        aclTensor * a =
+            aclCreateTensor(da.data(), 2, ACL_FLOAT16, nullptr, 0, ACL_FORMAT_ND, da.data(), 2, nowhere);
+        aclTensor * b =
+            aclCreateTensor(db.data(), 2, ACL_FLOAT16, sb.data(), 0, ACL_FORMAT_ND, db.data(), 2, nowhere);
+        aclTensor * y =
+            aclCreateTensor(dy.data(), 2, ACL_FLOAT16, nullptr, 0, ACL_FORMAT_ND, dy.data(), 2, nowhere);
         uint64_t size            = 1;
         aclOpExecutor * executor = nullptr;
         CHECK_EQ(aclnnMatmulGetWorkspaceSize(a, b, y, 0, &size, &executor), 0);
@@ -430,8 +451,9 @@ TEST_CASE(softmax_rows_sum_to_one) {
         CHECK_EQ(CALL(board, Softmax, tx, (int64_t) -1, ty), 0);
         const Values got = y.download();
         for (size_t r = 0; r < 3; ++r) {
-            const double max = *std::max_element(in.begin() + (long) r * 2000, in.begin() + (long) (r + 1) * 2000);
-            double sum       = 0;
+            const double max =
+                *std::max_element(in.begin() + (long) r * 2000, in.begin() + (long) (r + 1) * 2000);
+            double sum = 0;
             for (size_t i = r * 2000; i < (r + 1) * 2000; ++i) {
                 sum += std::exp(in[i] - max);
             }
@@ -468,7 +490,8 @@ TEST_CASE(sums_and_means) {
         CHECK_EQ(CALL(board, ReduceSum, tx, last, false, t, dropped), 0);
         const Values sums = y.download();
         for (size_t r = 0; r < 20; ++r) {
-            const double sum = std::accumulate(v.begin() + (long) r * 300, v.begin() + (long) (r + 1) * 300, 0.0);
+            const double sum =
+                std::accumulate(v.begin() + (long) r * 300, v.begin() + (long) (r + 1) * 300, 0.0);
             const double eps = t == ACL_FLOAT16 ? 0x1p-11 : 1e-6;
             CHECK_NEAR(got[r], sum / 300, eps * std::fabs(sum / 300) + 1e-6);
             CHECK_NEAR(sums[r], sum, eps * std::fabs(sum) + 1e-4);
@@ -494,7 +517,8 @@ TEST_CASE(layer_norm_fp16) {
     Board board;
     const int64_t rows = 3, n = 384;
     const Values v = stored(random_values((size_t) (rows * n), 4), ACL_FLOAT16);
-    const Values w = stored(random_values((size_t) n, 5), ACL_FLOAT16), b = stored(random_values((size_t) n, 6), ACL_FLOAT16);
+    const Values w = stored(random_values((size_t) n, 5), ACL_FLOAT16),
+                 b = stored(random_values((size_t) n, 6), ACL_FLOAT16);
     const Array x(board, ACL_FLOAT16, v), xw(board, ACL_FLOAT16, w), xb(board, ACL_FLOAT16, b),
         y(board, ACL_FLOAT16, rows * n), m(board, ACL_FLOAT, rows);
     const Tensor tx(x, {rows, n}), tw(xw, {n}), tb(xb, {n}), ty(y, {rows, n}), tm(m, {rows, 1});
@@ -511,7 +535,8 @@ TEST_CASE(layer_norm_fp16) {
         }
         CHECK_NEAR(means[(size_t) r], mean, 1e-5);
         for (int64_t i = 0; i < n; ++i) {
-            const double want = (v[(size_t) (r * n + i)] - mean) / std::sqrt(var + 1e-12) * w[(size_t) i] + b[(size_t) i];
+            const double want =
+                (v[(size_t) (r * n + i)] - mean) / std::sqrt(var + 1e-12) * w[(size_t) i] + b[(size_t) i];
             CHECK_NEAR(got[(size_t) (r * n + i)], want, std::fabs(want) * 0x1p-11 + 2e-5);
         }
     }
@@ -549,7 +574,8 @@ TEST_CASE(moves_keep_every_bit) {
         Values got = y.download();
         got.resize(12);
         CHECK(got == (Values{0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2}));
-        CHECK_EQ(CALL(board, RepeatInterleaveIntWithDim, small, (int64_t) 2, (int64_t) 0, (int64_t) 6, each), 0);
+        CHECK_EQ(CALL(board, RepeatInterleaveIntWithDim, small, (int64_t) 2, (int64_t) 0, (int64_t) 6, each),
+                 0);
         got = y.download();
         got.resize(6);
         CHECK(got == (Values{0, 0, 1, 1, 2, 2}));
@@ -609,7 +635,8 @@ TEST_CASE(rows_by_index) {
         aclTensorList * list      = aclCreateTensorList(index, 1);
         CHECK_EQ(CALL(board, IndexPutImpl, tc, list, tr, false, true), 0);
         const Values got = cache.download();
-        CHECK(got[28] == 12 && got[31] == 15 && got[27] == -1 && got[32] == -1 && got[4] == 0 && got[79] == 39);
+        CHECK(got[28] == 12 && got[31] == 15 && got[27] == -1 && got[32] == -1 && got[4] == 0 &&
+              got[79] == 39);
         CHECK_EQ(CALL(board, IndexPutImpl, tc, list, tr, true, true), 0);
         CHECK(cache.download()[28] == 24 && cache.download()[20] == -1);
         CHECK_EQ(aclDestroyTensorList(list), 0);
@@ -652,8 +679,8 @@ TEST_CASE(ramps_fills_and_triangles) {
 
 TEST_CASE(maxima_and_running_sums) {
     Board board;
-    const Array x(board, ACL_FLOAT16, Values{1, 5, 5, -2, 0, 7}), i(board, ACL_INT64, 2), v(board, ACL_FLOAT16, 2),
-        one(board, ACL_FLOAT16, 1), y(board, ACL_FLOAT16, 6);
+    const Array x(board, ACL_FLOAT16, Values{1, 5, 5, -2, 0, 7}), i(board, ACL_INT64, 2),
+        v(board, ACL_FLOAT16, 2), one(board, ACL_FLOAT16, 1), y(board, ACL_FLOAT16, 6);
     const Tensor tx(x, {2, 3}), ti(i, {2}), tv(v, {2}), t1(one, {}, {}, 0, ACL_FORMAT_ND, {1}), ty(y, {2, 3});
     CHECK_EQ(CALL(board, ArgMax, tx, (int64_t) -1, false, ti), 0);
     CHECK(i.download() == (Values{1, 2})); // the first of equals
@@ -675,8 +702,8 @@ TEST_CASE(empty_tensors_run_nothing) {
 
 TEST_CASE(repeatable_executor_runs_on_other_addresses) {
     Board board;
-    const Array x(board, ACL_FLOAT, Values{1, 2}), other(board, ACL_FLOAT, Values{5, 6}), y(board, ACL_FLOAT, 2),
-        z(board, ACL_FLOAT, 2);
+    const Array x(board, ACL_FLOAT, Values{1, 2}), other(board, ACL_FLOAT, Values{5, 6}),
+        y(board, ACL_FLOAT, 2), z(board, ACL_FLOAT, 2);
     const Tensor tx(x, {2}), ty(y, {2});
     uint64_t size            = 0;
     aclOpExecutor * executor = nullptr;

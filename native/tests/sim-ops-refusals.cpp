@@ -1,5 +1,5 @@
-// What a 310B refuses, a row each: all of fact sheet 4.4, the dtype lists of 4.3, the matmul rules of 4.2, and
-// rules 6 and 7 of section 8 (rules 8 to 10 end the process: sim-ops-misuse.cpp). Phase 1 only.
+// What a 310B refuses, a row each: all of fact sheet 4.4, the dtype lists of 4.3, the matmul rules of 4.2,
+// and rules 6 and 7 of section 8 (rules 8 to 10 end the process: sim-ops-misuse.cpp). Phase 1 only.
 //
 // A real board's answer is the expectation; a row that says 0 is something the board takes.
 #include "sim-ops-client.h"
@@ -14,8 +14,7 @@ constexpr aclnnStatus kOk = 0, kNull = 161001, kInvalid = 161002, kRuntime = 361
                       kInnerNull = 561103;
 
 // One phase 1; an accepted plan is thrown away.
-template <typename First, typename... Args>
-aclnnStatus probe(First first, Args &&... args) {
+template <typename First, typename... Args> aclnnStatus probe(First first, Args &&... args) {
     uint64_t n_bytes         = 0;
     aclOpExecutor * executor = nullptr;
     const aclnnStatus code   = first(args..., &n_bytes, &executor);
@@ -33,15 +32,16 @@ aclnnStatus probe(First first, Args &&... args) {
 // 64 x 64 tensors of every kind, and what else the calls want.
 struct Things {
     Board board;
-    Array half{board, ACL_FLOAT16, 64 * 64}, half2{board, ACL_FLOAT16, 64 * 64}, half3{board, ACL_FLOAT16, 64 * 64};
-    Array single{board, ACL_FLOAT, 64 * 64}, single2{board, ACL_FLOAT, 64 * 64};
-    Array brain{board, ACL_BF16, 64 * 64}, brain2{board, ACL_BF16, 64 * 64};
-    Array bytes{board, ACL_INT8, 64 * 64}, words{board, ACL_INT32, 64 * 64}, longs{board, ACL_INT64, 64 * 64};
-    Array flags{board, ACL_BOOL, 64 * 64}, row_index{board, ACL_INT64, 64}, fine_index{board, ACL_DOUBLE, 64};
+    Array half{board, ACL_FLOAT16, 4096}, half2{board, ACL_FLOAT16, 4096}, half3{board, ACL_FLOAT16, 4096};
+    Array single{board, ACL_FLOAT, 4096}, single2{board, ACL_FLOAT, 4096};
+    Array brain{board, ACL_BF16, 4096}, brain2{board, ACL_BF16, 4096};
+    Array bytes{board, ACL_INT8, 4096}, words{board, ACL_INT32, 4096}, longs{board, ACL_INT64, 4096};
+    Array flags{board, ACL_BOOL, 4096}, row_index{board, ACL_INT64, 64}, fine_index{board, ACL_DOUBLE, 64};
     Tensor h{half, {64, 64}}, h2{half2, {64, 64}}, h3{half3, {64, 64}}, hv{half2, {64}}, h1{half3, {1}};
     Tensor f{single, {64, 64}}, f2{single2, {64, 64}}, fv{single2, {64}}, fr{single2, {64, 1}};
     Tensor b{brain, {64, 64}}, b2{brain2, {64, 64}}, bv{brain2, {64}};
-    Tensor i8{bytes, {64, 64}}, i32{words, {64, 64}}, i64{longs, {64, 64}}, yes{flags, {64, 64}}, rows{row_index, {64}};
+    Tensor i8{bytes, {64, 64}}, i32{words, {64, 64}}, i64{longs, {64, 64}}, yes{flags, {64, 64}},
+        rows{row_index, {64}};
     Tensor h4{half, {1, 1, 64, 64}}, h4b{half2, {1, 1, 64, 64}}, cos{half3, {1, 1, 1, 64}};
     Tensor f_index{fine_index, {64}};
     Scalar one{1.0F};
@@ -55,28 +55,32 @@ struct Row {
     std::function<aclnnStatus(Things &)> call;
 };
 
-#define REFUSES(name, code, expression) Row{name, code, [](Things & t) -> aclnnStatus { return expression; }}
+#define REFUSES(name, code, expression)                                                                      \
+    Row {                                                                                                    \
+        name, code, [](Things & t) -> aclnnStatus { return expression; }                                     \
+    }
 
 void judge(const std::vector<Row> & rows) {
     Things things;
     for (const Row & row : rows) {
         const aclnnStatus got = row.call(things);
         if (got != row.want) {
-            check::report(__FILE__, __LINE__, row.name + ": got " + std::to_string(got) + ", a 310B answers " +
-                                                  std::to_string(row.want));
+            check::report(__FILE__, __LINE__,
+                          row.name + ": got " + std::to_string(got) + ", a 310B answers " +
+                              std::to_string(row.want));
         }
     }
 }
 
 aclnnStatus attention(Things & t, bool prompt) {
     if (prompt) {
-        return PROBE(PromptFlashAttention, t.h4, t.h4, t.h4, nullptr, nullptr, nullptr, (int64_t) 1, 0.125, (int64_t) 64,
-                     (int64_t) 0, t.layout, (int64_t) 1, t.h4b);
+        return PROBE(PromptFlashAttention, t.h4, t.h4, t.h4, nullptr, nullptr, nullptr, (int64_t) 1, 0.125,
+                     (int64_t) 64, (int64_t) 0, t.layout, (int64_t) 1, t.h4b);
     }
     const aclTensor * member = Tensor(t.half, {1, 1, 64, 64}).release();
     aclTensorList * list     = aclCreateTensorList(&member, 1);
-    const aclnnStatus code   = PROBE(IncreFlashAttention, t.h4, list, list, nullptr, nullptr, nullptr, (int64_t) 1, 0.125,
-                                     t.layout, (int64_t) 1, t.h4b);
+    const aclnnStatus code   = PROBE(IncreFlashAttention, t.h4, list, list, nullptr, nullptr, nullptr,
+                                     (int64_t) 1, 0.125, t.layout, (int64_t) 1, t.h4b);
     aclDestroyTensorList(list);
     return code;
 }
@@ -105,10 +109,10 @@ aclnnStatus product_of(int64_t m, int64_t k, int64_t n, Weight w = {}, uint64_t 
     const Dims fractal = {(n + 15) / 16, (k + 15) / 16, 16, 16}, flat = {k * n};
     const aclFormat nz = w.format != ACL_FORMAT_UNDEFINED ? w.format : ACL_FORMAT_FRACTAL_NZ;
     const Dims & store = w.nz ? fractal : flat;
-    aclTensor * a      = aclCreateTensor(da.data(), 2, w.self, nullptr, 0, ACL_FORMAT_ND, da.data(), 2, nowhere);
+    aclTensor * a = aclCreateTensor(da.data(), 2, w.self, nullptr, 0, ACL_FORMAT_ND, da.data(), 2, nowhere);
     aclTensor * b = aclCreateTensor(db.data(), 2, w.mat2, (w.transposed ? turned : plain).data(), 0,
                                     w.nz ? nz : ACL_FORMAT_ND, store.data(), store.size(), nowhere);
-    aclTensor * y            = aclCreateTensor(dy.data(), 2, w.out, nullptr, 0, ACL_FORMAT_ND, dy.data(), 2, nowhere);
+    aclTensor * y = aclCreateTensor(dy.data(), 2, w.out, nullptr, 0, ACL_FORMAT_ND, dy.data(), 2, nowhere);
     uint64_t n_bytes         = 0;
     aclOpExecutor * executor = nullptr;
     const aclnnStatus code   = aclnnMatmulGetWorkspaceSize(a, b, y, w.cube_math_type, &n_bytes, &executor);
@@ -143,8 +147,9 @@ void judge_matmul(const std::vector<MatmulRow> & rows) {
     for (const MatmulRow & row : rows) {
         const aclnnStatus got = product_of(row.m, row.k, row.n, row.weight);
         if (got != row.want) {
-            check::report(__FILE__, __LINE__, row.name + ": got " + std::to_string(got) + ", a 310B answers " +
-                                                  std::to_string(row.want));
+            check::report(__FILE__, __LINE__,
+                          row.name + ": got " + std::to_string(got) + ", a 310B answers " +
+                              std::to_string(row.want));
         }
     }
 }
@@ -158,17 +163,20 @@ TEST_CASE(refusals_of_real_boards) { // fact sheet 4.4, top to bottom, then sect
         REFUSES("InplaceAddRmsNorm", kNull, PROBE(InplaceAddRmsNorm, t.h, t.h2, t.hv, 1e-6, t.fr)),
         REFUSES("RotaryPositionEmbedding", kInnerNull,
                 PROBE(RotaryPositionEmbedding, t.h4, t.cos, t.cos, (int64_t) 0, t.h4b)),
-        REFUSES("ApplyRotaryPosEmb", kInnerNull, PROBE(ApplyRotaryPosEmb, t.h4, t.h4b, t.cos, t.cos, (int64_t) 1)),
+        REFUSES("ApplyRotaryPosEmb", kInnerNull,
+                PROBE(ApplyRotaryPosEmb, t.h4, t.h4b, t.cos, t.cos, (int64_t) 1)),
         REFUSES("FlashAttentionScore", kInner,
-                PROBE(FlashAttentionScore, t.h4, t.h4, t.h4, nullptr, nullptr, nullptr, nullptr, nullptr, 0.125, 1.0,
-                      (int64_t) 64, (int64_t) 0, (int64_t) 1, t.layout, (int64_t) 0, (int64_t) 0, t.fr, t.fr, t.fr,
-                      t.h4b)),
+                PROBE(FlashAttentionScore, t.h4, t.h4, t.h4, nullptr, nullptr, nullptr, nullptr, nullptr,
+                      0.125, 1.0, (int64_t) 64, (int64_t) 0, (int64_t) 1, t.layout, (int64_t) 0, (int64_t) 0,
+                      t.fr, t.fr, t.fr, t.h4b)),
         REFUSES("PromptFlashAttention", kInnerNull, attention(t, true)),
         REFUSES("IncreFlashAttention", kInnerNull, attention(t, false)),
-        REFUSES("WeightQuantBatchMatmulV2", kRuntime,
-                PROBE(WeightQuantBatchMatmulV2, t.h, t.i8, t.hv, nullptr, nullptr, nullptr, nullptr, 0, t.h2)),
-        REFUSES("WeightQuantBatchMatmulV3", kRuntime,
-                PROBE(WeightQuantBatchMatmulV3, t.h, t.i8, t.hv, nullptr, nullptr, nullptr, nullptr, 0, 0, t.h2)),
+        REFUSES(
+            "WeightQuantBatchMatmulV2", kRuntime,
+            PROBE(WeightQuantBatchMatmulV2, t.h, t.i8, t.hv, nullptr, nullptr, nullptr, nullptr, 0, t.h2)),
+        REFUSES(
+            "WeightQuantBatchMatmulV3", kRuntime,
+            PROBE(WeightQuantBatchMatmulV3, t.h, t.i8, t.hv, nullptr, nullptr, nullptr, nullptr, 0, 0, t.h2)),
         REFUSES("QuantMatmul", kRuntime, PROBE(QuantMatmul, t.i8, t.i8, nullptr, 1.0F, t.h)),
         REFUSES("QuantMatmulV3", kRuntime,
                 PROBE(QuantMatmulV3, t.i8, t.i8, t.fv, nullptr, nullptr, false, false, t.h)),
@@ -212,7 +220,8 @@ TEST_CASE(refusals_of_real_boards) { // fact sheet 4.4, top to bottom, then sect
         REFUSES("Sort", kInnerNull, PROBE(Sort, t.f, false, (int64_t) -1, true, t.f2, t.i64)),
         REFUSES("Argsort", kInnerNull, PROBE(Argsort, t.f, (int64_t) -1, true, t.i64)),
         REFUSES("MatmulWeightNz", kInvalid, PROBE(MatmulWeightNz, t.h, t.h2, t.h3, (int8_t) 0)),
-        REFUSES("AddmmWeightNz", kInvalid, PROBE(AddmmWeightNz, t.h, t.h, t.h2, t.one, t.one, t.h3, (int8_t) 0)),
+        REFUSES("AddmmWeightNz", kInvalid,
+                PROBE(AddmmWeightNz, t.h, t.h, t.h2, t.one, t.one, t.h3, (int8_t) 0)),
     });
 }
 
@@ -224,15 +233,17 @@ TEST_CASE(refused_operators_are_listed_completely) {
 #undef NAME
     };
     CHECK(sizeof names / sizeof *names >= 41);
-    CHECK(sizeof names / sizeof *names <= 41); // rows above: 41 of the list, LayerNorm and one plain function apart
+    CHECK(sizeof names / sizeof *names <=
+          41); // rows above: 41 of the list, LayerNorm and one plain function apart
 }
 
 TEST_CASE(unknown_operators_are_absent) { // rule 6: a missing header means a missing symbol
     const Board board;
     void * opapi = dlopen(NATIVE_SIM_TOOLKIT "/lib64/libopapi.so", RTLD_NOW | RTLD_LOCAL);
     REQUIRE(opapi != nullptr);
-    for (const char * name : {"aclnnFusedInferAttentionScoreV2", "aclnnFusedInferAttentionScoreV2GetWorkspaceSize",
-                              "aclnnGroupedMatmulV3", "aclnnRecurrentGatedDeltaRule", "aclnnNoSuchOperator"}) {
+    for (const char * name :
+         {"aclnnFusedInferAttentionScoreV2", "aclnnFusedInferAttentionScoreV2GetWorkspaceSize",
+          "aclnnGroupedMatmulV3", "aclnnRecurrentGatedDeltaRule", "aclnnNoSuchOperator"}) {
         CHECK(dlsym(opapi, name) == nullptr);
     }
     CHECK(dlsym(opapi, "aclnnMatmulGetWorkspaceSize") != nullptr);
@@ -253,7 +264,8 @@ TEST_CASE(null_tensors_are_161001) { // rule 6
         REFUSES("Matmul mat2", kNull, PROBE(Matmul, t.h, nullptr, t.h2, (int8_t) 0)),
         REFUSES("GatherV2 index", kNull, PROBE(GatherV2, t.f, (int64_t) 0, nullptr, t.f2)),
         REFUSES("IndexPutImpl indices", kNull, PROBE(IndexPutImpl, t.f, nullptr, t.f2, false, true)),
-        REFUSES("LayerNorm shape", kNull, PROBE(LayerNorm, t.h, nullptr, nullptr, nullptr, 1e-5, t.h2, nullptr, nullptr)),
+        REFUSES("LayerNorm shape", kNull,
+                PROBE(LayerNorm, t.h, nullptr, nullptr, nullptr, 1e-5, t.h2, nullptr, nullptr)),
         REFUSES("Tril out", kNull, PROBE(Tril, t.f, (int64_t) 0, nullptr)),
         Row{"no room for the answers", kNull,
             [](Things & t) { return aclnnSiluGetWorkspaceSize(t.f, t.f2, nullptr, nullptr); }},
@@ -305,7 +317,8 @@ TEST_CASE(dtypes_outside_the_lists_are_161002) { // fact sheet 4.3, rule 6
 }
 
 TEST_CASE(matmul_rules) { // fact sheet 4.2, rule 7
-    Weight int8, brain, fp32_self, fp32_all, fp32_hf32, fp32_down, fp32_fp16, type4, out32, nz_fp32, nz_out32, nz50;
+    Weight int8, brain, fp32_self, fp32_all, fp32_hf32, fp32_down, fp32_fp16, type4, out32, nz_fp32, nz_out32,
+        nz50;
     int8.self = int8.mat2 = ACL_INT8;
     brain.self = brain.mat2 = brain.out = ACL_BF16;
     fp32_self.self                      = ACL_FLOAT;
@@ -374,8 +387,9 @@ TEST_CASE(both_chips_refuse_alike) { // rule 1
     judge({
         REFUSES("RmsNorm", kNull, PROBE(RmsNorm, t.f, t.fv, 1e-6, t.f2, t.fr)),
         REFUSES("Topk", kInnerNull, PROBE(Topk, t.h, (int64_t) 4, (int64_t) -1, true, true, t.h2, t.i64)),
-        REFUSES("WeightQuantBatchMatmulV2", kRuntime,
-                PROBE(WeightQuantBatchMatmulV2, t.h, t.i8, t.hv, nullptr, nullptr, nullptr, nullptr, 0, t.h2)),
+        REFUSES(
+            "WeightQuantBatchMatmulV2", kRuntime,
+            PROBE(WeightQuantBatchMatmulV2, t.h, t.i8, t.hv, nullptr, nullptr, nullptr, nullptr, 0, t.h2)),
         REFUSES("Add BF16", kInvalid, PROBE(Add, t.b, t.b, t.one, t.b2)),
     });
 }
@@ -401,8 +415,9 @@ TEST_CASE(matmul_workspace_rows) { // rule 7: M4, M5, M6, M9
         uint64_t got = 1;
         CHECK_EQ(product_of(row.m, row.k, row.n, row.weight, &got), kOk);
         if (got != row.want) {
-            check::report(__FILE__, __LINE__, std::string(row.name) + ": workspace " + std::to_string(got) + ", want " +
-                                                  std::to_string(row.want));
+            check::report(__FILE__, __LINE__,
+                          std::string(row.name) + ": workspace " + std::to_string(got) + ", want " +
+                              std::to_string(row.want));
         }
     }
 }
