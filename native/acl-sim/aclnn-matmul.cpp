@@ -192,31 +192,33 @@ void check_nz(Plan & p, Product & w, int a, int b, int y) {
     o.shape.storage    = {w.k * w.n};
 }
 
-// mat2 the kernel reads as it lies: dense, or the transpose of a dense [N,K] (M10), batches packed.
-bool taken_as_is(const Product & w, const TensorShape & s) {
-    const bool plain = w.b_row == w.n && w.b_col == 1, transposed = w.b_row == 1 && w.b_col == w.k;
-    if (!plain && !transposed) {
-        return w.k == 1 || w.n == 1;
+// An operand that is read where it lies: dense, or the transpose of dense matrices, batches packed (M10).
+// Strides of dims of extent 1 do not matter.
+bool lies_as_is(const TensorShape & s, bool * transposed) {
+    *transposed = false;
+    if (s.is_contiguous()) {
+        return true;
     }
-    int64_t dense = w.k * w.n;
-    for (size_t d = s.ne.size() >= 2 ? s.ne.size() - 2 : 0; d-- > 0;) {
-        if (s.ne[d] != 1 && s.stride[d] != dense) {
-            return false;
-        }
-        dense *= s.ne[d];
+    if (s.ne.size() < 2) {
+        return false;
     }
-    return true;
+    TensorShape turned = s;
+    const size_t r     = s.ne.size();
+    std::swap(turned.ne[r - 1], turned.ne[r - 2]);
+    std::swap(turned.stride[r - 1], turned.stride[r - 2]);
+    *transposed = true;
+    return turned.is_contiguous();
 }
 
-// The chip reads whole 16-row tiles of an operand that it does not copy first (M16).
-void read_whole_tiles(Plan & p, const Product & w, int a, int b) {
-    const bool a_dense = p.shape(a).dtype == ACL_FLOAT16 && w.a_col == 1;
-    if (a_dense) {
-        p.operand(a).over_read = (up16(w.m) - w.m) * std::max<int64_t>(w.a_row, w.k);
+// Reading whole tiles of 16 rows, rows being the outer of the last two dims in memory.
+int64_t rows_past_the_end(const TensorShape & s) {
+    bool transposed = false;
+    if (s.ne.size() < 2 || s.dtype != ACL_FLOAT16 || !lies_as_is(s, &transposed)) {
+        return 0; // a copy in the workspace is read instead
     }
-    if (!w.nz && p.shape(b).dtype == ACL_FLOAT16 && taken_as_is(w, p.shape(b))) {
-        p.operand(b).over_read = w.b_row == 1 ? (up16(w.n) - w.n) * w.b_col : (up16(w.k) - w.k) * w.b_row;
-    }
+    const int64_t inner = s.ne[s.ne.size() - (transposed ? 2 : 1)],
+                  outer = s.ne[s.ne.size() - (transposed ? 1 : 2)];
+    return (up16(outer) - outer) * inner;
 }
 
 void costs(Plan & p, const Product & w, int a, int b, int y) {
@@ -227,15 +229,16 @@ void costs(Plan & p, const Product & w, int a, int b, int y) {
     if (!fp16_mat2) {
         p.workspace((uint64_t) p.shape(b).n_elements() * 2);
     }
-    if (w.a_col != 1) {
+    bool transposed = false;
+    if (!lies_as_is(p.shape(a), &transposed)) {
         p.make_contiguous(a);
     }
-    if (!w.nz && !taken_as_is(w, p.shape(b))) {
+    if (!w.nz && !lies_as_is(p.shape(b), &transposed)) {
         p.make_contiguous(b);
     }
-    if (w.y_col != 1) {
-        p.make_contiguous(y);
-    }
+    p.make_contiguous(y);
+    p.operand(a).over_read = rows_past_the_end(p.shape(a)); // M16
+    p.operand(b).over_read = w.nz ? 0 : rows_past_the_end(p.shape(b));
     MatmulCost c;
     c.m              = w.m;
     c.n              = w.n;
@@ -331,7 +334,6 @@ aclnnStatus product_op(const char * op, Form form, const aclTensor * self, const
         }
         check_nz(p, w, a, b, y);
         check_board(p, w, a);
-        read_whole_tiles(p, w, a, b);
         costs(p, w, a, b, y);
         p.run([=](const Spans & s) { multiply(w, s[a], s[b], s[y], nullptr, 1, 0); });
     });
@@ -353,7 +355,6 @@ aclnnStatus addmm_op(const char * op, const aclTensor * self, const aclTensor * 
                   "self " + p.shape(c).text() + " does not broadcast to the result");
         check_nz(p, w, a, b, y);
         check_board(p, w, a);
-        read_whole_tiles(p, w, a, b);
         costs(p, w, a, b, y);
         p.allow_alias(c);
         const TensorShape bias_shape = p.shape(c);

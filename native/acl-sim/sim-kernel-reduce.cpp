@@ -204,8 +204,12 @@ void layer_norm(const Span & x, int64_t n_norm_dims, const Span * weight, const 
             for (int64_t j = 0; j < n; ++j) {
                 v[(size_t) j] = (v[(size_t) j] - m) * r * w[(size_t) j] + b[(size_t) j];
             }
-            for (int64_t j = 0; j < n; ++j) {
-                store_run(to.data, to.dtype, offset(to, j), 1, 1, &v[(size_t) j]);
+            if (to.rank == 1) {
+                store_run(to.data, to.dtype, 0, to.stride[0], n, v.data());
+            } else {
+                for (int64_t j = 0; j < n; ++j) {
+                    store_run(to.data, to.dtype, offset(to, j), 1, 1, &v[(size_t) j]);
+                }
             }
             if (mean != nullptr) {
                 store_run(mean->data, mean->dtype, offset(*mean, i), 1, 1, &m);

@@ -2,6 +2,9 @@
 // rounding per operator, matmul with FP32 sums, saturation instead of infinity, NaN stored as 0.
 #include "sim-ops-client.h"
 
+#include <memory>
+#include <thread>
+
 using namespace client;
 
 namespace {
@@ -690,6 +693,152 @@ TEST_CASE(maxima_and_running_sums) {
     CHECK(one.download() == Values{7});
     CHECK_EQ(CALL(board, Cumsum, tx, (int64_t) 1, ACL_FLOAT16, ty), 0);
     CHECK(y.download() == (Values{1, 6, 11, -2, -2, 5}));
+}
+
+// Views with permuted dims, gaps and an offset, against index arithmetic. The seed is printed with a failure.
+TEST_CASE(random_views_match_element_by_element) {
+    Board board;
+    struct View {
+        Dims ne, stride;
+        int64_t offset = 0, n_storage = 0;
+        int64_t at(const Dims & index) const {
+            int64_t element = offset;
+            for (size_t d = 0; d < ne.size(); ++d) {
+                element += index[d] % ne[d] * stride[d]; // a dim of 1 repeats
+            }
+            return element;
+        }
+    };
+    for (unsigned seed = 1; seed <= 150; ++seed) {
+        std::mt19937 random(seed);
+        const auto draw = [&](int64_t low, int64_t high) {
+            return low + (int64_t) (random() % (uint64_t) (high - low + 1));
+        };
+        const auto view_of = [&](const Dims & ne) {
+            View v;
+            v.ne = ne;
+            v.stride.resize(ne.size());
+            v.offset = draw(0, 5);
+            Dims order(ne.size());
+            std::iota(order.begin(), order.end(), 0);
+            std::shuffle(order.begin(), order.end(), random);
+            int64_t reach = draw(1, 2);
+            for (const int64_t d : order) {
+                v.stride[(size_t) d] = reach;
+                reach *= ne[(size_t) d];
+                reach += draw(0, 3) == 0 ? draw(0, 4) : 0;
+            }
+            v.n_storage = v.offset + reach + 16;
+            return v;
+        };
+        Dims ne((size_t) draw(1, 4));
+        for (int64_t & n : ne) {
+            n = draw(1, 7);
+        }
+        ne.back()   = draw(1, 40);
+        Dims narrow = ne;
+        for (int64_t & n : narrow) {
+            n = draw(0, 2) == 0 ? 1 : n;
+        }
+        const aclDataType t = draw(0, 1) == 0 ? ACL_FLOAT : ACL_FLOAT16;
+        const View vx = view_of(ne), vz = view_of(narrow), vy = view_of(ne);
+        const Values px = stored(random_values((size_t) vx.n_storage, seed), t);
+        const Values pz = stored(random_values((size_t) vz.n_storage, seed + 1000), t);
+        const Array x(board, t, px), z(board, t, pz);
+        Array y(board, t, Values((size_t) vy.n_storage, -9.0));
+        const Tensor tx(x, vx.ne, vx.stride, vx.offset), tz(z, vz.ne, vz.stride, vz.offset),
+            ty(y, vy.ne, vy.stride, vy.offset);
+        Dims kept        = ne;
+        const size_t dim = (size_t) draw(0, (int64_t) ne.size() - 1);
+        kept[dim]        = 1;
+        const View vm    = view_of(kept);
+        Array m(board, t, Values((size_t) vm.n_storage, -9.0));
+        const Tensor tm(m, vm.ne, vm.stride, vm.offset);
+        const Ints along{(int64_t) dim};
+        const Scalar one(1.0F);
+
+        CHECK_EQ(CALL(board, InplaceCopy, ty, tx), 0);
+        const Values copied = y.download();
+        y.upload(Values((size_t) vy.n_storage, -9.0));
+        CHECK_EQ(CALL(board, Sub, tx, tz, one, ty), 0);
+        const Values difference = y.download();
+        CHECK_EQ(CALL(board, InplaceCopy, ty, tz), 0); // a repeated source
+        const Values repeated = y.download();
+        CHECK_EQ(CALL(board, ReduceSum, tx, along, true, t, tm), 0);
+        const Values sums = m.download();
+
+        Values want_copied((size_t) vy.n_storage, -9.0), want_difference = want_copied,
+                                                         want_repeated = want_copied;
+        Values want_sums((size_t) vm.n_storage, -9.0);
+        for (int64_t i = 0; i < product(ne); ++i) {
+            Dims index(ne.size());
+            int64_t rest = i;
+            for (size_t d = ne.size(); d-- > 0;) {
+                index[d] = rest % ne[d];
+                rest /= ne[d];
+            }
+            const auto to       = (size_t) vy.at(index);
+            want_copied[to]     = px[(size_t) vx.at(index)];
+            want_repeated[to]   = pz[(size_t) vz.at(index)];
+            want_difference[to] = stored(want_copied[to] - want_repeated[to], t);
+            double & sum        = want_sums[(size_t) vm.at(index)];
+            sum                 = index[dim] == 0 ? want_copied[to] : sum + want_copied[to];
+        }
+        double off = 0;
+        for (size_t i = 0; i < sums.size(); ++i) {
+            off = std::max(off, std::fabs(sums[i] - want_sums[i]) - std::fabs(want_sums[i]) * 0x1p-10);
+        }
+        if (copied != want_copied || difference != want_difference || repeated != want_repeated ||
+            off > 2e-5) {
+            check::report(__FILE__, __LINE__, "seed " + std::to_string(seed));
+        }
+    }
+}
+
+TEST_CASE(four_threads_compute_apart) {
+    configure(R"({"delay_us_max": 200, "seed": 7})");
+    Board board;
+    constexpr int kThreads = 4;
+    std::vector<Values> results(kThreads);
+    std::vector<std::unique_ptr<Array>> weights, inputs, outputs;
+    for (int i = 0; i < kThreads; ++i) {
+        weights.push_back(
+            std::make_unique<Array>(board, ACL_FLOAT16, stored(random_values(1024, 1), ACL_FLOAT16)));
+        inputs.push_back(
+            std::make_unique<Array>(board, ACL_FLOAT16, stored(random_values(512, 2), ACL_FLOAT16)));
+        outputs.push_back(std::make_unique<Array>(board, ACL_FLOAT16, 512));
+    }
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < kThreads; ++i) {
+        threads.emplace_back([&, i] {
+            REQUIRE(aclrtSetDevice(0) == ACL_SUCCESS); // each thread needs a context
+            aclrtStream stream = nullptr;
+            REQUIRE(aclrtCreateStream(&stream) == ACL_SUCCESS);
+            const Tensor x(*inputs[i], {16, 32}), w(*weights[i], {32, 32}), y(*outputs[i], {16, 32});
+            const auto run = [&](auto first, auto second, auto... args) {
+                uint64_t size            = 0;
+                aclOpExecutor * executor = nullptr;
+                REQUIRE(first(args..., &size, &executor) == 0 && size == 0);
+                REQUIRE(second(nullptr, size, executor, stream) == 0);
+            };
+            for (int step = 0; step < 20; ++step) {
+                run(aclnnMatmulGetWorkspaceSize, aclnnMatmul, (aclTensor *) x, (aclTensor *) w,
+                    (aclTensor *) y, (int8_t) 0);
+                run(aclnnTanhGetWorkspaceSize, aclnnTanh, (aclTensor *) y, (aclTensor *) x);
+            }
+            REQUIRE(aclrtSynchronizeStream(stream) == ACL_SUCCESS);
+            results[i] = outputs[i]->download();
+            REQUIRE(aclrtDestroyStream(stream) == ACL_SUCCESS);
+            REQUIRE(aclrtResetDevice(0) == ACL_SUCCESS);
+        });
+    }
+    for (std::thread & t : threads) {
+        t.join();
+    }
+    for (const Values & r : results) {
+        CHECK(r == results[0]);
+    }
+    CHECK(results[0][0] != 0);
 }
 
 TEST_CASE(empty_tensors_run_nothing) {
