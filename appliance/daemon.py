@@ -36,7 +36,7 @@ from appliance.frontends.http.frontend import HttpFrontend
 from appliance.messages import Lang, explain
 from appliance.models import ModelStore
 from appliance.store import Store
-from appliance.system import files, log
+from appliance.system import files, log, memory
 from appliance.system.clock import Clock
 from appliance.system.notify import Heartbeat, Notifier
 
@@ -217,6 +217,7 @@ def run(
         ApplianceError: the box could not be started.
     """
     clock = clock or Clock()
+    memory.prefer_small_heap()
     config = _configured(options)
     log.set_up(config.log.level, debug=options.debug, environ=environ)
     notifier = Notifier(environ)
@@ -261,8 +262,10 @@ def _serve(
         if beat.is_due(box.core.steps(), clock.monotonic()) and notifier.watchdog_s is not None:
             notifier.watchdog()
         line = _status_line(box.core)
-        if line != shown and notifier.is_active:
+        if line != shown:
             notifier.status(line)
+            # Something began or ended; what it freed is given back before the box sits idle.
+            memory.release_unused()
             shown = line
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,34 @@ def process_memory(smaps: Path = Path("/proc/self/smaps")) -> ProcessMemory:
             elif found := _MAPPING.match(line):
                 is_model = found[1].removesuffix(b" (deleted)").endswith(b".gguf")
     return ProcessMemory(resident, model_files)
+
+
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # malloc.h
+
+
+def prefer_small_heap() -> None:
+    """Have glibc keep less of what is freed; call before threads start.
+
+    Large blocks become mappings of their own, which go back to the kernel when freed, however large
+    the blocks before them were; and threads share two heaps. The idle daemon with the starter models
+    and four documents then takes 143 to 146 MiB beside weights and cache instead of 152 (five
+    starts, x86-64, glibc 2.36, 2026-12-01).
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, 128 * 1024)
+        mallopt(_M_ARENA_MAX, 2)
+
+
+def release_unused() -> None:
+    """Hand memory that was freed back to the kernel; a few milliseconds.
+
+    glibc keeps what loading a model or reading a document freed: 4 MB after the starter models
+    (x86-64, glibc 2.36, 2026-12-01). Other C libraries have no such call and need none.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def machine_memory(meminfo: Path = Path("/proc/meminfo")) -> MachineMemory:

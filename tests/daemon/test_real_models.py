@@ -96,10 +96,19 @@ def test_file_added_while_the_box_was_off_is_ready_without_a_click(small: Box) -
     small.wait_model()
 
 
-def test_idle_memory_without_weights_and_cache_is_below_150_mib(small: Box) -> None:
-    memory = small.json("status")["memory"]
+def test_idle_memory_without_weights_and_cache_is_below_150_mib(box: Box) -> None:
+    (box.inbox / "图书馆.txt").write_text(LIBRARY, encoding="utf-8")
+    box.wait()
+    box.wait_model()
 
-    assert memory["own"] < 150 * MIB, memory
+    # What loading freed is given back when the daemon next looks, at the latest after a second.
+    until(lambda: own_memory(box) < 150 * MIB, timeout_s=20)
+
+    print(f"own {own_memory(box) / MIB:.1f} MiB")
+
+
+def own_memory(box: Box) -> int:
+    return int(box.client.get("/api/status")["memory"]["own"])
 
 
 @pytest.fixture

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from appliance.system.memory import machine_memory, process_memory
+import numpy as np
+
+from appliance.system.memory import machine_memory, process_memory, release_unused
 
 SMAPS = """\
 55d0c8a00000-55d0c8a21000 rw-p 00000000 00:00 0                          [heap]
@@ -45,3 +47,16 @@ def test_machine_memory_reads_total_and_available(tmp_path: Path) -> None:
     found = machine_memory(path)
 
     assert (found.total, found.available) == (4_096_000, 3_072_000)
+
+
+def test_release_unused_gives_freed_memory_back() -> None:
+    # Pieces below malloc's threshold for mappings of their own, with one kept above them.
+    pieces = [np.ones(8_000) for _ in range(800)]
+    kept = np.ones(8_000)
+    before = process_memory().resident
+    del pieces
+
+    release_unused()
+
+    assert before - process_memory().resident > 30_000_000
+    assert kept[0] == 1
