@@ -132,7 +132,8 @@ def main() -> int:
                 changed = rng.sample(range(N_DOCUMENTS), 12)
                 make_documents(rough / "inbox", f"{args.seed}-{n}", changed)
             box.start()
-            after_s = rng.uniform(0.0, calm_s / 4)
+            # Every other kill comes early, while files are parsed; the rest while they are embedded.
+            after_s = rng.uniform(0.0, 2.0 if n % 2 else calm_s / 2)
             time.sleep(after_s)
             box.kill()
             verdict = integrity(rough)
@@ -144,7 +145,7 @@ def main() -> int:
             )
         # In the end every document is as the undisturbed run had it.
         shutil.copytree(originals, rough / "inbox", dirs_exist_ok=True)
-        with box.start():
+        with box:
             box.wait()
         want, have = content(calm), content(rough)
         differing = [name for name in TABLES if want[name] != have[name]]
