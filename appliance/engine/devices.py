@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-
-from llama_cpp._ggml import libggml, libggml_base_path
 
 from appliance.engine.native import start_backend
 from appliance.errors import EngineError
@@ -18,13 +17,16 @@ _log = logging.getLogger(__name__)
 _ALL_LAYERS = 999
 _CANN = "CANN"
 
+# The copies libllama brought along, by their soname: the wheel carries each library under three names,
+# and opening another one by path makes a second ggml whose registry llama.cpp never reads.
+libggml = ctypes.CDLL("libggml.so.0", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
 libggml.ggml_backend_load.argtypes = [ctypes.c_char_p]
 libggml.ggml_backend_load.restype = ctypes.c_void_p
 libggml.ggml_backend_reg_by_name.argtypes = [ctypes.c_char_p]
 libggml.ggml_backend_reg_by_name.restype = ctypes.c_void_p
 
 # libggml re-exports nothing of libggml-base, where these live; the loader has it already.
-_base = ctypes.CDLL(str(libggml_base_path / "libggml-base.so"))
+_base = ctypes.CDLL("libggml-base.so.0", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
 _base.ggml_backend_reg_dev_count.argtypes = [ctypes.c_void_p]
 _base.ggml_backend_reg_dev_count.restype = ctypes.c_size_t
 _base.ggml_backend_reg_dev_get.argtypes = [ctypes.c_void_p, ctypes.c_size_t]

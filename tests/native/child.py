@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import sys
 import threading
 import time
@@ -21,13 +22,15 @@ from typing import Any
 import llama_cpp.llama_cpp as C  # noqa: N812
 import numpy as np
 import numpy.typing as npt
-from llama_cpp._ggml import libggml, libggml_base_path
 
 Floats = npt.NDArray[np.float32]
 N_GPU_LAYERS_ALL = 999
 FLASH_ATTN_AUTO, FLASH_ATTN_OFF = -1, 0
 
-base = ctypes.CDLL(str(Path(libggml_base_path) / "libggml-base.so"))
+# The copies that libllama brought along, found by their soname: the wheel has each library under three
+# names, and opening another one by path would be a second ggml with a registry of its own.
+libggml = ctypes.CDLL("libggml.so.0", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+base = ctypes.CDLL("libggml-base.so.0", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
 libggml.ggml_backend_load.argtypes = [ctypes.c_char_p]
 libggml.ggml_backend_load.restype = ctypes.c_void_p
 base.ggml_backend_reg_get_proc_address.argtypes = [ctypes.c_void_p, ctypes.c_char_p]

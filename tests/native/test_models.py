@@ -22,6 +22,9 @@ INPUT_LOOKUP = {"GET_ROWS"}
 def assert_stays_on_device(run: Run) -> None:
     """Every node of every graph runs on the plugin, but the look-up of the input embedding."""
     graphs = run.graphs()
+    # llama.cpp first tries flash attention, sees that the chip has none, and plans anew.
+    tries = [i for i, graph in enumerate(graphs) if any("FLASH" in n.op for n in graph.nodes)]
+    graphs = graphs[tries[-1] + 1 if tries else 0 :]
     assert graphs, "the scheduler printed no graph"
     for graph in graphs:
         elsewhere = [node for node in graph.off_device() if node.op not in INPUT_LOOKUP]
