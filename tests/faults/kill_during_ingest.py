@@ -132,7 +132,7 @@ def main() -> int:
                 changed = rng.sample(range(N_DOCUMENTS), 12)
                 make_documents(rough / "inbox", f"{args.seed}-{n}", changed)
             box.start()
-            # Every other kill comes early, while files are parsed; the rest while they are embedded.
+            # Every other kill comes early, while files are parsed; the rest while embedding.
             after_s = rng.uniform(0.0, 2.0 if n % 2 else calm_s / 2)
             time.sleep(after_s)
             box.kill()
