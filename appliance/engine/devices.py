@@ -17,8 +17,8 @@ _log = logging.getLogger(__name__)
 _ALL_LAYERS = 999
 _CANN = "CANN"
 
-# The copies libllama brought along, by their soname: the wheel carries each library under three names,
-# and opening another one by path makes a second ggml whose registry llama.cpp never reads.
+# The copies libllama brought along, by their soname: the wheel carries each library under three
+# names, and opening another one by path makes a second ggml whose registry llama.cpp never reads.
 libggml = ctypes.CDLL("libggml.so.0", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
 libggml.ggml_backend_load.argtypes = [ctypes.c_char_p]
 libggml.ggml_backend_load.restype = ctypes.c_void_p

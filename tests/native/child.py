@@ -27,8 +27,8 @@ Floats = npt.NDArray[np.float32]
 N_GPU_LAYERS_ALL = 999
 FLASH_ATTN_AUTO, FLASH_ATTN_OFF = -1, 0
 
-# The copies that libllama brought along, found by their soname: the wheel has each library under three
-# names, and opening another one by path would be a second ggml with a registry of its own.
+# The copies that libllama brought along, found by their soname: the wheel has each library under
+# three names, and opening another one by path would be a second ggml with its own registry.
 libggml = ctypes.CDLL("libggml.so.0", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
 base = ctypes.CDLL("libggml-base.so.0", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
 libggml.ggml_backend_load.argtypes = [ctypes.c_char_p]

@@ -19,8 +19,8 @@ PROMPT = [5, 99, 17, 200, 3, 42, 8, 131, 77, 250, 12, 64, 31, 9, 180, 55, 2, 101
 INPUT_LOOKUP = {"GET_ROWS"}
 
 
-def assert_stays_on_device(run: Run) -> None:
-    """Every node of every graph runs on the plugin, but the look-up of the input embedding."""
+def assert_stays_on_device(run: Run, n_lookups: int = 1) -> None:
+    """Every node of every graph runs on the plugin, but the look-ups in the input embeddings."""
     graphs = run.graphs()
     # llama.cpp first tries flash attention, sees that the chip has none, and plans anew.
     tries = [i for i, graph in enumerate(graphs) if any("FLASH" in n.op for n in graph.nodes)]
@@ -30,7 +30,7 @@ def assert_stays_on_device(run: Run) -> None:
         elsewhere = [node for node in graph.off_device() if node.op not in INPUT_LOOKUP]
         assert elsewhere == []
         assert sum(split.startswith("CANN") for split in graph.splits) == 1, graph.splits
-        assert len(graph.off_device()) <= 1
+        assert len(graph.off_device()) <= n_lookups
 
 
 def forced_job(model: Path, **action: object) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def test_embedder_agrees_with_cpu(npu: Npu) -> None:
     on_npu = npu.run(quantised).must_be_clean()
     on_cpu = npu.run(reference, plugin=False).must_be_clean()
 
-    assert_stays_on_device(on_npu)
+    assert_stays_on_device(on_npu, n_lookups=2)  # tokens and token types
     cosines = np.sum(on_npu.array(1) * on_cpu.array(1), axis=1)
     print(f"e5-small: cosine {cosines.min():.6f} at worst over {len(cosines)} sentences")
     assert cosines.min() >= 0.999
