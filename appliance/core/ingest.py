@@ -208,7 +208,7 @@ class IngestWorker:
         limits = self._limits()
         digest, size = self._hash(path, limits)
         self._store.set_file_state(file.path, "hashed")
-        if self._store.link_existing(file.path, digest) is not None:
+        if self._store.link_existing(file.path, digest, file) is not None:
             return
         name = os.fsdecode(os.path.basename(file.path))  # noqa: PTH119 - bytes
         document = self._parser.parse(path, name, limits)
@@ -218,7 +218,7 @@ class IngestWorker:
             stat = os.stat(path)  # noqa: PTH116 - bytes
             self._store.renote_file(file.path, stat.st_size, stat.st_mtime_ns)
             return
-        self._store.commit_document(file.path, digest, size, _meta(document), passages)
+        self._store.commit_document(file.path, digest, size, _meta(document), passages, noted=file)
 
     def _hash(self, path: bytes, limits: Limits) -> tuple[bytes, int]:
         digest, size = hashlib.sha256(), 0

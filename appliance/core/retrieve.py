@@ -26,7 +26,7 @@ from appliance.core.events import RefusalReason
 from appliance.engine.base import Embedder, Priority
 from appliance.errors import ApplianceError, Fact
 from appliance.store import Background, KeywordHits, PassageRow, Store
-from appliance.text.cjk import codes, fold, index_terms, query_terms
+from appliance.text.cjk import Code, code_term, codes, index_terms, is_code_term, query_terms
 from appliance.text.lang import is_han
 
 _log = logging.getLogger(__name__)
@@ -150,17 +150,18 @@ class Retriever:
         terms = self._lookup_terms(query)
         keyword = self._store.keyword_search(terms, _ARM_DEPTH, collection)
         dense, background = self._dense(query, collection)
+        term_weights = _term_weights(query, keyword)
 
         arms = {
             "keyword": {pid: ArmRank(n, s) for n, (pid, s) in enumerate(keyword.hits, 1)},
             "dense": {pid: ArmRank(n, s) for n, (pid, s) in enumerate(dense, 1)},
         }
-        passages = self._store.get_passages(list(arms["keyword"] | arms["dense"]))
+        passages = self._store.get_passages(list(arms["keyword"] | arms["dense"]), collection)
         weights = {
-            "keyword": self._config.keyword_weight * _evidence(keyword),
+            "keyword": self._config.keyword_weight * _evidence(term_weights, keyword),
             "dense": self._config.dense_weight,
         }
-        wanted_codes = codes(fold(query))
+        wanted_codes = codes(query)
         scores = {
             pid: sum(
                 weights[name] / (self._config.rrf_k + ranks[pid].rank)
@@ -168,12 +169,12 @@ class Retriever:
                 if pid in ranks
             )
             # An exact code is what the person typed: it goes before everything else.
-            + (1.0 if wanted_codes and _holds_code(passages[pid], wanted_codes) else 0.0)
+            + (_holds_code(passages[pid], wanted_codes) if wanted_codes else 0.0)
             for pid in passages
         }
         order = sorted(passages, key=lambda pid: (-scores[pid], pid))
-        relevance = self._relevance(
-            query,
+        relevance = _relevance(
+            term_weights,
             keyword,
             [passages[pid] for pid in order[:_JUDGED]],
             dense,
@@ -185,12 +186,18 @@ class Retriever:
         return SearchResult(query, hits, outcome, relevance, facts)
 
     def _lookup_terms(self, query: str) -> list[str]:
-        """Single Chinese characters are looked up as the bigrams that contain them."""
+        """Return what to look up: single Chinese characters as the bigrams that contain them.
+
+        ``GB 18030`` finds ``GB18030`` and the reverse.
+        """
         terms: list[str] = []
         for term in query_terms(query):
             terms.append(term)
             if len(term) == 1 and is_han(term):
                 terms.extend(self._store.terms_with(term))
+            elif term.isalnum() and not (term.isalpha() or term.isdigit() or is_code_term(term)):
+                terms.append(code_term(term))
+        terms.extend(code.plain for code in codes(query))
         return list(dict.fromkeys(terms))
 
     def _dense(
@@ -208,46 +215,6 @@ class Retriever:
             _log.info("search without vectors: %s", error)
             return [], None
         return self._store.dense_search(vector, _ARM_DEPTH, collection)
-
-    def _relevance(
-        self,
-        query: str,
-        keyword: KeywordHits,
-        best: Sequence[PassageRow],
-        dense: Sequence[tuple[int, float]],
-        background: Background | None,
-        wanted_codes: Sequence[str],
-    ) -> Relevance:
-        asked = set(query_terms(query))
-        weight = {
-            # An unknown Chinese bigram is mostly two words' ends: no sign that a word is missing.
-            stat.term: stat.idf * (_ACROSS_WORDS if not stat.df and is_han(stat.term[0]) else 1.0)
-            for stat in keyword.terms
-            if stat.term in asked
-        }
-        total = sum(weight.values())
-        pieces = _loose_pieces(asked)
-        coverage = loose = 0.0
-        for passage in best:
-            text = f"{passage.heading or ''}\n{passage.text}"
-            held = set(index_terms(text))
-            if total:
-                coverage = max(coverage, sum(weight[t] for t in weight if t in held) / total)
-            if pieces:
-                there = _loose_pieces(held)
-                loose = max(loose, len(pieces & there) / len(pieces))
-        closeness = None
-        if background is not None and dense:
-            above = dense[0][1] - background.mean
-            deviations = above / background.spread if background.spread > 0 else 0.0
-            closeness = deviations - math.sqrt(2.0 * math.log(background.n))
-        missing = tuple(
-            code
-            for code in wanted_codes
-            if not any(stat.term == code and stat.df for stat in keyword.terms)
-        )
-        score = bar_score(coverage, loose, closeness)
-        return Relevance(coverage, loose, closeness, 0.0 if missing else score, missing)
 
     def _hits(
         self,
@@ -328,6 +295,53 @@ class Retriever:
         return "nothing_relevant", {}
 
 
+def _term_weights(query: str, keyword: KeywordHits) -> dict[str, float]:
+    """Return the weight (idf) of each term the query asks for."""
+    # The parts of a code count as words do; whether the code is there at all is asked apart.
+    asked = {term for term in query_terms(query) if not is_code_term(term)}
+    return {
+        # An unknown Chinese bigram is mostly two words' ends: no sign that a word is missing.
+        stat.term: stat.idf * (_ACROSS_WORDS if not stat.df and is_han(stat.term[0]) else 1.0)
+        for stat in keyword.terms
+        if stat.term in asked
+    }
+
+
+def _relevance(
+    weight: dict[str, float],
+    keyword: KeywordHits,
+    best: Sequence[PassageRow],
+    dense: Sequence[tuple[int, float]],
+    background: Background | None,
+    wanted_codes: Sequence[Code],
+) -> Relevance:
+    total = sum(weight.values())
+    pieces = _loose_pieces(weight)
+    coverage = loose = 0.0
+    for passage in best:
+        text = f"{passage.heading or ''}\n{passage.text}"
+        held = set(index_terms(text))
+        if total:
+            there_weight = sum(weight[t] for t in weight if t in held or code_term(t) in held)
+            coverage = max(coverage, there_weight / total)
+        if pieces:
+            there = _loose_pieces(held)
+            loose = max(loose, len(pieces & there) / len(pieces))
+    closeness = None
+    if background is not None and dense:
+        above = dense[0][1] - background.mean
+        deviations = above / background.spread if background.spread > 0 else 0.0
+        closeness = deviations - math.sqrt(2.0 * math.log(background.n))
+    known = {stat.term for stat in keyword.terms if stat.df}
+    missing = tuple(
+        code.plain
+        for code in wanted_codes
+        if code.is_identifier and code.term not in known and code.plain not in known
+    )
+    score = bar_score(coverage, loose, closeness)
+    return Relevance(coverage, loose, closeness, 0.0 if missing else score, missing)
+
+
 def bar_score(coverage: float, loose: float, closeness: float | None) -> float:
     """Return relevance from 0 to 1 of the signals; ``BAR`` is the border.
 
@@ -348,20 +362,25 @@ def _loose_pieces(terms: Iterable[str]) -> set[str]:
     for term in terms:
         if is_han(term[0]):
             pieces.update(char for char in term if char not in _EMPTY_CHARS)
-        elif not term.startswith("code"):
+        elif not is_code_term(term):
             pieces.add(term[:5])
     return pieces
 
 
-def _evidence(keyword: KeywordHits) -> float:
+def _evidence(weight: dict[str, float], keyword: KeywordHits) -> float:
     """Return from 0 to 1 how much of the query's term weight exists anywhere in the index."""
-    total = sum(stat.idf for stat in keyword.terms)
-    known = sum(stat.idf for stat in keyword.terms if stat.df)
-    return known / total if total else 0.0
+    total = sum(weight.values())
+    known = {stat.term for stat in keyword.terms if stat.df}
+    return sum(w for term, w in weight.items() if term in known) / total if total else 0.0
 
 
-def _holds_code(passage: PassageRow, wanted: Sequence[str]) -> bool:
-    return bool(set(wanted) & set(codes(fold(passage.text))))
+def _holds_code(passage: PassageRow, wanted: Sequence[Code]) -> float:
+    """Return 1 for a passage with a wanted code, 0.5 for one where a longer code begins with it."""
+    held = codes(f"{passage.heading or ''}\n{passage.text}")
+    terms = {code.term for code in wanted}
+    if any(code.term in terms for code in held):
+        return 1.0
+    return 0.5 if any(terms & set(code.beginnings) for code in held) else 0.0
 
 
 def _joined(run: Sequence[PassageRow]) -> str:

@@ -56,8 +56,12 @@ class Database:
         try:
             with self.translated():
                 self._writer = self._connect()
-                self._check()
-                migrate(self._writer, str(path))
+                try:
+                    self._check()
+                    migrate(self._writer, str(path))
+                except BaseException:
+                    self._writer.close()
+                    raise
         except BaseException:
             os.close(self._lock_fd)
             raise
@@ -85,12 +89,16 @@ class Database:
         db = sqlite3.connect(
             self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
-        db.row_factory = sqlite3.Row
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("PRAGMA foreign_keys = ON")
-        db.execute(f"PRAGMA cache_size = -{_PAGE_CACHE_KIB}")
-        db.execute("PRAGMA trusted_schema = OFF")
+        try:
+            db.row_factory = sqlite3.Row
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = FULL")
+            db.execute("PRAGMA foreign_keys = ON")
+            db.execute(f"PRAGMA cache_size = -{_PAGE_CACHE_KIB}")
+            db.execute("PRAGMA trusted_schema = OFF")
+        except BaseException:
+            db.close()
+            raise
         return db
 
     def _check(self) -> None:
@@ -111,6 +119,12 @@ class Database:
             if "malformed" in text or "not a database" in text or "corrupt" in text:
                 raise StoreCorruptError(path=where, cause=text) from error
             raise StoreError(path=where, cause=text) from error
+
+    @contextlib.contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Keep other writers out, so that what mirrors the file in memory changes in its order."""
+        with self._write_lock:
+            yield
 
     @contextlib.contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:

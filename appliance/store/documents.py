@@ -22,6 +22,7 @@ from appliance.store.rows import (
     collection_of,
     display_of,
 )
+from appliance.store.search import IN_COLLECTION
 from appliance.text.chunk import NewPassage
 from appliance.text.cjk import index_terms
 
@@ -33,13 +34,12 @@ _FILE_COLUMNS = (
     " attempts"
 )
 
+_FROM_FILE = f"FROM files f WHERE f.document_id = p.document_id ORDER BY {IN_COLLECTION} DESC, f.id"
 _PASSAGE_COLUMNS = (
     "p.id, p.document_id, p.ordinal, p.text, p.page, p.heading, p.line_from, p.line_to,"
     " p.char_from, p.char_to, d.title,"
-    " (SELECT display FROM files f WHERE f.document_id = p.document_id ORDER BY f.id LIMIT 1)"
-    " AS path,"
-    " (SELECT collection FROM files f WHERE f.document_id = p.document_id ORDER BY f.id LIMIT 1)"
-    " AS collection"
+    f" (SELECT display {_FROM_FILE} LIMIT 1) AS path,"
+    f" (SELECT collection {_FROM_FILE} LIMIT 1) AS collection"
 )
 
 
@@ -210,13 +210,15 @@ class DocumentsTable:
 
     # Documents
 
-    def link_existing(self, path: bytes, sha256: bytes) -> tuple[int | None, list[int]]:
+    def link_existing(
+        self, path: bytes, sha256: bytes, noted: FileRow | None
+    ) -> tuple[int | None, list[int]]:
         """Point a file at the document with these bytes, if there is one."""
         with self._db.write() as db:
             row = db.execute("SELECT id FROM documents WHERE sha256 = ?", (sha256,)).fetchone()
             if row is None:
                 return None, []
-            return int(row["id"]), self._link(db, path, row["id"])
+            return int(row["id"]), self._link(db, path, row["id"], noted)
 
     def commit(
         self,
@@ -225,6 +227,7 @@ class DocumentsTable:
         size_bytes: int,
         parsed: ParsedMeta,
         passages: Sequence[NewPassage],
+        noted: FileRow | None,
     ) -> tuple[int, list[int]]:
         """Write a parsed document and point the file at it; what it said before goes with it."""
         terms = [terms_text(p.text, p.heading) for p in passages]
@@ -266,7 +269,7 @@ class DocumentsTable:
                 db.execute(
                     "INSERT INTO passages_fts (rowid, terms) VALUES (?, ?)", (passage_id, text)
                 )
-            gone += self._link(db, path, document_id)
+            gone += self._link(db, path, document_id, noted)
             return document_id, gone
 
     def documents(self) -> list[DocumentRow]:
@@ -311,23 +314,28 @@ class DocumentsTable:
         with self._db.read() as db:
             rows = db.execute(
                 f"SELECT {_PASSAGE_COLUMNS} FROM passages p"  # noqa: S608
-                " JOIN documents d ON d.id = p.document_id WHERE p.document_id = ?"
+                " JOIN documents d ON d.id = p.document_id WHERE p.document_id = :document"
                 " ORDER BY p.ordinal",
-                (document_id,),
+                {"document": document_id, "collection": None},
             ).fetchall()
         return [PassageRow(**dict(row)) for row in rows]
 
-    def get_passages(self, ids: Sequence[int]) -> dict[int, PassageRow]:
-        """Return passages by id; ids deleted meanwhile are missing."""
+    def get_passages(
+        self, ids: Sequence[int], collection: str | None = None
+    ) -> dict[int, PassageRow]:
+        """Return passages by id; ids deleted meanwhile are missing.
+
+        A document may have several files: ``path`` is the first one, inside ``collection`` if any.
+        """
         found: dict[int, PassageRow] = {}
         with self._db.read() as db:
             for start in range(0, len(ids), _SQL_VARIABLES):
                 part = ids[start : start + _SQL_VARIABLES]
-                marks = ",".join("?" * len(part))
+                marks = ",".join(f":p{n}" for n in range(len(part)))
                 for row in db.execute(
                     f"SELECT {_PASSAGE_COLUMNS} FROM passages p"  # noqa: S608
                     f" JOIN documents d ON d.id = p.document_id WHERE p.id IN ({marks})",
-                    part,
+                    {"collection": collection, **{f"p{n}": pid for n, pid in enumerate(part)}},
                 ):
                     found[row["id"]] = PassageRow(**dict(row))
         return found
@@ -339,16 +347,24 @@ class DocumentsTable:
         ).fetchone()
         return row
 
-    def _link(self, db: sqlite3.Connection, path: bytes, document_id: int) -> list[int]:
+    def _link(
+        self, db: sqlite3.Connection, path: bytes, document_id: int, noted: FileRow | None
+    ) -> list[int]:
         """Point a file at a document; what only this file held before goes."""
-        row = db.execute("SELECT document_id FROM files WHERE path = ?", (path,)).fetchone()
-        if row is None:
-            # The file was forgotten while it was read.
+        row = db.execute(
+            "SELECT document_id, state, size_bytes, mtime_ns FROM files WHERE path = ?", (path,)
+        ).fetchone()
+        if row is None or row["state"] == "ignored":
+            # The file was forgotten, or removed by its owner, while it was read.
             return self._drop_if_unlinked(db, document_id)
+        # A change seen while it was read must be read too: the text is good until then.
+        has_changed = noted is not None and (
+            (noted.size_bytes, noted.mtime_ns) != (row["size_bytes"], row["mtime_ns"])
+        )
         db.execute(
-            "UPDATE files SET state = 'linked', document_id = ?, attempts = 0, error_code = NULL,"
+            "UPDATE files SET state = ?, document_id = ?, attempts = 0, error_code = NULL,"
             " error_facts = '{}' WHERE path = ?",
-            (document_id, path),
+            ("seen" if has_changed else "linked", document_id, path),
         )
         return self._drop_if_unlinked(db, row[0])
 

@@ -19,6 +19,13 @@ _COMMON = 0.2
 """Share of passages above which a term says little; dropped while rarer ones exist."""
 
 
+IN_COLLECTION = (
+    "(f.collection = :collection"
+    " OR substr(f.collection, 1, length(:collection) + 1) = :collection || '/')"
+)
+"""Condition on ``files f``: in the collection or in a folder inside it."""
+
+
 @dataclass(frozen=True)
 class TermStat:
     """A query term with its document frequency and inverse document frequency."""
@@ -62,18 +69,18 @@ def keyword_search(
     if not kept:
         return KeywordHits((), stats, n)
     match = " OR ".join(f'"{s.term}"' for s in kept)
-    where, values = "", [match]
+    where, values = "", {"match": match}
     if collection is not None:
         where = (
-            " AND rowid IN (SELECT p.id FROM passages p"
-            " JOIN files f ON f.document_id = p.document_id WHERE f.collection = ?"
-            " OR f.collection LIKE ? ESCAPE '\\')"
+            " AND rowid IN (SELECT p.id FROM passages p"  # noqa: S608
+            f" JOIN files f ON f.document_id = p.document_id WHERE {IN_COLLECTION})"
         )
-        values += [collection, _like_prefix(collection)]
+        values["collection"] = collection
     with db.read() as connection:
         rows = connection.execute(
             "SELECT rowid, -bm25(passages_fts) AS score FROM passages_fts"  # noqa: S608
-            f" WHERE passages_fts MATCH ?{where} ORDER BY bm25(passages_fts), rowid LIMIT {int(k)}",
+            f" WHERE passages_fts MATCH :match{where}"
+            f" ORDER BY bm25(passages_fts), rowid LIMIT {int(k)}",
             values,
         ).fetchall()
     return KeywordHits(tuple((row[0], row[1]) for row in rows), stats, n)
@@ -104,14 +111,9 @@ def dense_search(
         allowed = {
             row[0]
             for row in connection.execute(
-                "SELECT p.id FROM passages p JOIN files f ON f.document_id = p.document_id"
-                " WHERE f.collection = ? OR f.collection LIKE ? ESCAPE '\\'",
-                (collection, _like_prefix(collection)),
+                "SELECT p.id FROM passages p JOIN files f ON f.document_id = p.document_id"  # noqa: S608
+                f" WHERE {IN_COLLECTION}",
+                {"collection": collection},
             )
         }
     return matrix.scan(vector, k, allowed)
-
-
-def _like_prefix(collection: str) -> str:
-    escaped = collection.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"{escaped}/%"

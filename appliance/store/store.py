@@ -99,11 +99,13 @@ class Store:
 
     def fail_file(self, path: bytes, code: str, facts: dict[str, Fact]) -> None:
         """Mark a file failed; what it said before can no longer be found."""
-        self._matrix.remove(self._documents.fail(path, code, facts))
+        with self._db.exclusive():
+            self._matrix.remove(self._documents.fail(path, code, facts))
 
     def ignore_file(self, path: bytes) -> None:
         """Forget a file's text until its bytes change."""
-        self._matrix.remove(self._documents.ignore(path))
+        with self._db.exclusive():
+            self._matrix.remove(self._documents.ignore(path))
 
     def apply_listing(
         self,
@@ -112,11 +114,13 @@ class Store:
         noted: Sequence[tuple[bytes, int, int]],
     ) -> None:
         """Follow a whole look at the folder (renamed, gone, new or changed) in one transaction."""
-        self._matrix.remove(self._documents.apply_listing(moved, gone, noted))
+        with self._db.exclusive():
+            self._matrix.remove(self._documents.apply_listing(moved, gone, noted))
 
     def forget_files(self, paths: Iterable[bytes]) -> None:
         """Remove files that are gone, in one transaction."""
-        self._matrix.remove(self._documents.forget(paths))
+        with self._db.exclusive():
+            self._matrix.remove(self._documents.forget(paths))
 
     def forget_file(self, path: bytes) -> None:
         """Remove one file that is gone."""
@@ -126,10 +130,15 @@ class Store:
         """Rename a file without reading it again."""
         self._documents.move(old, new)
 
-    def link_existing(self, path: bytes, sha256: bytes) -> int | None:
-        """Point a file at the document with these bytes; None if there is none."""
-        document_id, gone = self._documents.link_existing(path, sha256)
-        self._matrix.remove(gone)
+    def link_existing(self, path: bytes, sha256: bytes, noted: FileRow | None = None) -> int | None:
+        """Point a file at the document with these bytes; None if there is none.
+
+        ``noted`` is the file's row as it was when its bytes were read: if the folder's watcher saw
+        another change since, the file stays to be read again.
+        """
+        with self._db.exclusive():
+            document_id, gone = self._documents.link_existing(path, sha256, noted)
+            self._matrix.remove(gone)
         return document_id
 
     def commit_document(
@@ -139,10 +148,17 @@ class Store:
         size_bytes: int,
         parsed: ParsedMeta,
         passages: Sequence[NewPassage],
+        noted: FileRow | None = None,
     ) -> int:
-        """Write a parsed document in one transaction; returns its id."""
-        document_id, gone = self._documents.commit(path, sha256, size_bytes, parsed, passages)
-        self._matrix.remove(gone)
+        """Write a parsed document in one transaction; returns its id.
+
+        ``noted`` as in ``link_existing``. A file forgotten or ignored meanwhile gets nothing.
+        """
+        with self._db.exclusive():
+            document_id, gone = self._documents.commit(
+                path, sha256, size_bytes, parsed, passages, noted
+            )
+            self._matrix.remove(gone)
         return document_id
 
     def documents(self) -> list[DocumentRow]:
@@ -157,9 +173,11 @@ class Store:
         """Return a document's passages in reading order."""
         return self._documents.passages(document_id)
 
-    def get_passages(self, ids: Sequence[int]) -> dict[int, PassageRow]:
-        """Return passages by id."""
-        return self._documents.get_passages(ids)
+    def get_passages(
+        self, ids: Sequence[int], collection: str | None = None
+    ) -> dict[int, PassageRow]:
+        """Return passages by id; of several files, ``path`` is one inside ``collection``."""
+        return self._documents.get_passages(ids, collection)
 
     def count_files(self) -> tuple[int, int]:
         """Return how many files wait to be read, and how many there are."""
@@ -207,6 +225,15 @@ class Store:
             StoreError: ``embedder_changed`` when the index holds another embedder's vectors.
         """
         rows = quantise(matrix)
+        with self._db.exclusive():
+            kept = self._write_vectors(embedder_id, ids, rows)
+            self._matrix.remove([ids[n] for n in kept])
+            self._matrix.add([ids[n] for n in kept], rows[kept])
+
+    def _write_vectors(
+        self, embedder_id: str, ids: Sequence[int], rows: npt.NDArray[np.int8]
+    ) -> list[int]:
+        """Return the positions in ``ids`` that still had a passage."""
         kept: list[int] = []
         with self._db.write() as db:
             known = db.execute("SELECT value FROM meta WHERE key = 'embedder'").fetchone()
@@ -223,8 +250,7 @@ class Store:
                 if inserted:
                     kept.append(n)
             self._finish_documents(db)
-        self._matrix.remove([ids[n] for n in kept])
-        self._matrix.add([ids[n] for n in kept], rows[kept])
+        return kept
 
     def finish_documents(self) -> int:
         """Make documents ready that lack no vector; returns how many that were."""
@@ -241,15 +267,16 @@ class Store:
 
     def reset_vectors(self, embedder_id: str) -> None:
         """Drop every vector and have all documents embedded anew by another model."""
-        with self._db.write() as db:
-            db.execute("DELETE FROM vectors")
-            db.execute("UPDATE documents SET state = 'searchable'")
-            db.execute(
-                "INSERT INTO meta (key, value) VALUES ('embedder', ?)"
-                " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-                (embedder_id,),
-            )
-        self._matrix.replace([], np.zeros((0, 0), np.int8))
+        with self._db.exclusive():
+            with self._db.write() as db:
+                db.execute("DELETE FROM vectors")
+                db.execute("UPDATE documents SET state = 'searchable'")
+                db.execute(
+                    "INSERT INTO meta (key, value) VALUES ('embedder', ?)"
+                    " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                    (embedder_id,),
+                )
+            self._matrix.replace([], np.zeros((0, 0), np.int8))
 
     def _load_matrix(self) -> None:
         with self._db.read() as db:
@@ -336,9 +363,9 @@ class Store:
             if collection is None:
                 return db.execute("SELECT 1 FROM passages LIMIT 1").fetchone() is not None
             row = db.execute(
-                "SELECT 1 FROM passages p JOIN files f ON f.document_id = p.document_id"
-                " WHERE f.collection = ? LIMIT 1",
-                (collection,),
+                "SELECT 1 FROM passages p JOIN files f ON f.document_id = p.document_id"  # noqa: S608
+                f" WHERE {search.IN_COLLECTION} LIMIT 1",
+                {"collection": collection},
             ).fetchone()
         return row is not None
 
@@ -408,7 +435,7 @@ class Store:
     def _rebuild_terms_if_changed(self) -> None:
         """Index all passages anew when the way terms are made has changed."""
         known = self.get_meta("terms_version")
-        if known == str(TERMS_VERSION):
+        if known == TERMS_VERSION:
             return
         with self._db.write() as db:
             db.execute("INSERT INTO passages_fts (passages_fts) VALUES ('delete-all')")
@@ -420,5 +447,5 @@ class Store:
             db.execute(
                 "INSERT INTO meta (key, value) VALUES ('terms_version', ?)"
                 " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-                (str(TERMS_VERSION),),
+                (TERMS_VERSION,),
             )
