@@ -2,6 +2,8 @@
 // workspaces (rule 4). Each case is a client with one mistake.
 #include "sim-ops-client.h"
 
+#include <thread>
+
 using namespace client;
 
 TEST_CASE(executor_used_twice) {
@@ -187,6 +189,18 @@ TEST_CASE(workspace_too_small) {
     });
 }
 
+TEST_CASE(unaligned_workspace) {
+    EXPECT_DEATH("rule 8: aclnnMatmul: the workspace is not 64 B aligned", {
+        Board board;
+        const Array a(board, ACL_FLOAT16, 1024), b(board, ACL_FLOAT16, 4096), y(board, ACL_FLOAT16, 64);
+        const Tensor ta(a, {1, 64}), tb(b, {64, 64}), ty(y, {1, 64});
+        uint64_t size            = 0;
+        aclOpExecutor * executor = nullptr;
+        aclnnMatmulGetWorkspaceSize(ta, tb, ty, 0, &size, &executor);
+        aclnnMatmul(static_cast<char *>(board.allocate(size + 64)) + 32, size, executor, board.stream);
+    });
+}
+
 TEST_CASE(workspace_on_top_of_an_operand) {
     EXPECT_DEATH("rule 4: aclnnMatmul: the workspace overlaps mat2", {
         Board board;
@@ -254,6 +268,51 @@ TEST_CASE(int64_comparison_crashes_the_board) { // 4.4
         const Tensor tx(x, {4}), ty(y, {4});
         CALL(board, LtTensor, tx, tx, ty);
     });
+}
+
+TEST_CASE(int64_comparison_crashes_the_board_either_way) {
+    EXPECT_DEATH("aclnnGtTensor on INT64 is a segmentation fault", {
+        Board board;
+        const Array x(board, ACL_INT64, 4), y(board, ACL_BOOL, 4);
+        const Tensor tx(x, {4}), ty(y, {4});
+        CALL(board, GtTensor, tx, tx, ty);
+    });
+}
+
+TEST_CASE(matmul_into_its_own_operand) {
+    EXPECT_DEATH("rule 10: aclnnMatmul: out (FLOAT16[16,16]) overlaps self", {
+        Board board;
+        const Array a(board, ACL_FLOAT16, 256), b(board, ACL_FLOAT16, 256);
+        const Tensor ta(a, {16, 16}), tb(b, {16, 16}), ty(a, {16, 16});
+        CALL(board, Matmul, ta, tb, ty, (int8_t) 0);
+    });
+}
+
+TEST_CASE(launch_without_a_context) {
+    Board board;
+    const Array x(board, ACL_FLOAT, 4), y(board, ACL_FLOAT, 4);
+    aclnnStatus code = 0;
+    std::thread([&] {
+        const Tensor tx(x, {4}), ty(y, {4});
+        uint64_t size            = 0;
+        aclOpExecutor * executor = nullptr;
+        CHECK_EQ(aclnnNegGetWorkspaceSize(tx, ty, &size, &executor), 0);
+        code = aclnnNeg(nullptr, size, executor, board.stream);
+    }).join();
+    CHECK_EQ(code, ACL_ERROR_RT_CONTEXT_NULL);
+}
+
+TEST_CASE(executor_that_never_ran_is_a_leak) {
+    const check::Ending ending = check::run_child([] {
+        Board board;
+        const Array x(board, ACL_FLOAT, 4), y(board, ACL_FLOAT, 4);
+        const Tensor tx(x, {4}), ty(y, {4});
+        uint64_t size            = 0;
+        aclOpExecutor * executor = nullptr;
+        aclnnNegGetWorkspaceSize(tx, ty, &size, &executor);
+    });
+    CHECK(ending.output.find("aclOpExecutor #") != std::string::npos);
+    CHECK(ending.output.find("aclnnNegGetWorkspaceSize") != std::string::npos);
 }
 
 TEST_CASE(forgotten_objects_are_named_at_finalize) {
