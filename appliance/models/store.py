@@ -32,7 +32,7 @@ from appliance.errors import (
     ModelRejectedError,
     NotFoundError,
 )
-from appliance.models import e5, hub, index
+from appliance.models import hub, index
 from appliance.models.catalogue import (
     Catalogue,
     Entry,
@@ -319,6 +319,9 @@ class ModelStore:
         finished = assembled
         if source.repack is not None:
             self._demand_digest(assembled, source.raw_sha256)
+            # The GGUF writer is needed only here; the daemon would carry 2 MB of it.
+            from appliance.models import e5
+
             finished = transfer.folder / "repacked.gguf"
             e5.repack(assembled, finished)
         try:
