@@ -52,10 +52,12 @@ double matmul_us(const CostKnobs & knobs, const MatmulCost & c) {
     const double flops    = 2.0 * (double) up16(c.m) * (double) c.n * (double) c.k * (double) c.batch;
     us                    = std::max(us, flops / (knobs.cube_tflops * 1e6));
     if (!c.nd_kernel) {
-        // Rules M5 and M6: what is not NZ yet is converted, on every call.
-        const uint64_t weights   = (uint64_t) (c.weight_batches > 0 ? c.weight_batches : c.batch);
-        const uint64_t converted = (uint64_t) c.batch * up16(c.m) * (uint64_t) (c.k + c.n) +
-                                   (c.nz_weight ? 0 : weights * (uint64_t) c.k * (uint64_t) c.n);
+        // Rules M5 and M6: what is not NZ yet is converted, on every call. The measured rates are of whole
+        // calls with one tile of rows, so that tile's conversion is in them already.
+        const uint64_t weights = (uint64_t) (c.weight_batches > 0 ? c.weight_batches : c.batch);
+        const uint64_t rows    = (uint64_t) c.batch * up16(c.m) - up16(1);
+        const uint64_t converted =
+            rows * (uint64_t) (c.k + c.n) + (c.nz_weight ? 0 : weights * (uint64_t) c.k * (uint64_t) c.n);
         us += us_at(2.0 * (double) converted, knobs.transdata_gb_s);
     }
     return knobs.launch_us + us + us_at((double) c.copied_bytes, knobs.vector_gb_s);
