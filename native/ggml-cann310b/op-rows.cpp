@@ -39,6 +39,9 @@ void Runner::op_get_rows(ggml_tensor * dst) {
 
 void Runner::op_set_rows(ggml_tensor * dst) {
     const Loc from = loc(dst->src[0]), at = loc(dst->src[1]), to = loc(dst);
+    if (from.n_elements() == 0) {
+        return;
+    }
     Loc rows = from;
     if (from.dtype != to.dtype) {
         rows = temporary(from.ne, to.dtype);

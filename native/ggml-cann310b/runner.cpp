@@ -11,6 +11,7 @@ namespace {
 constexpr size_t kAlign          = 512; // aclrtMalloc gives at least 64, tensor data wants 32
 constexpr size_t kMinTemporaries = size_t{8} << 20;
 constexpr int kSyncTimeoutMs     = 120000;
+constexpr int kLastRuntimeError  = 507999;
 
 size_t round_up(size_t n, size_t step) {
     return (n + step - 1) / step * step;
@@ -182,8 +183,12 @@ Runner::~Runner() {
 
 void * Runner::workspace_for(size_t n) {
     if (!workspace_.fits(n)) {
-        synchronize();
-        workspace_.grow(round_up(n + n / 4, size_t{1} << 20));
+        try {
+            synchronize();
+            workspace_.grow(round_up(n + n / 4, size_t{1} << 20));
+        } catch (const AclFailure & failure) {
+            throw WorkspaceFailure(failure.code, failure.what());
+        }
     }
     return workspace_.base;
 }
@@ -399,7 +404,8 @@ ggml_status Runner::compute(ggml_cgraph * graph) {
         if (is_memory) {
             acl().aclrtSynchronizeStreamWithTimeout(stream_, kSyncTimeoutMs);
         }
-        is_failed_ = !is_memory;
+        // A refusal in phase 1 leaves the stream as it was; an asynchronous fault (507xxx) poisons it.
+        is_failed_ = failure.code >= ACL_ERROR_RT_INTERNAL_ERROR && failure.code <= kLastRuntimeError;
         return is_memory ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED;
     }
 }

@@ -56,6 +56,10 @@ Tensor tensor(char * base, int64_t offset, aclDataType type, const std::vector<i
 Scalar scalar(float value);
 Ints ints(const std::vector<int64_t> & values);
 
+struct WorkspaceFailure : AclFailure {
+    using AclFailure::AclFailure;
+};
+
 // Grow-only device memory of one backend.
 class Block {
   public:
@@ -92,8 +96,16 @@ class Runner {
         uint64_t n_workspace     = 0;
         aclOpExecutor * executor = nullptr;
         check(first(args..., &n_workspace, &executor), name);
-        void * workspace = n_workspace > 0 ? workspace_for(n_workspace) : nullptr;
-        check(second(workspace, n_workspace, executor, stream_), name);
+        try {
+            check(second(n_workspace > 0 ? workspace_for(n_workspace) : nullptr, n_workspace, executor,
+                         stream_),
+                  name);
+        } catch (const WorkspaceFailure &) { // phase 2 never saw the executor, so nobody else ends it
+            if (acl().aclDestroyAclOpExecutor != nullptr) {
+                acl().aclDestroyAclOpExecutor(executor);
+            }
+            throw;
+        }
     }
 
     // ---- the small vocabulary all operators share ----

@@ -23,7 +23,8 @@ REQUIRED = [
     *("ADD", "CONT", "CPY", "GEGLU", "GELU", "GET_ROWS", "MUL", "MUL_MAT"),
     *("NORM", "RMS_NORM", "ROPE", "SCALE", "SET_ROWS", "SOFT_MAX", "SWIGLU"),
 ]
-LINE = re.compile(r"^ {2}(?P<op>[A-Z][A-Z0-9_]*)\((?P<params>.*)\): (?P<rest>.*)$")
+# "  ADD(type=f32): OK"; a failing comparison says so in front: "[ADD] ERR = 1 > 0.1   ADD(..): FAIL".
+LINE = re.compile(r"^(?P<why>.*?) {2,}(?P<op>[A-Z][A-Z0-9_]*)\((?P<params>.*)\): (?P<rest>.*)$")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 DEFAULT_CONFIG = '{"chip": "310B4", "threads": 2}'
 
@@ -52,7 +53,7 @@ class Tally:
         if rest.rstrip().endswith("OK"):
             self.passed[op] += 1
         else:
-            self.failures.append(f"{self.last}: {rest.strip()}")
+            self.failures.append(f"{self.last}: {match['why']} {rest.strip()}")
 
     def missing(self, required: list[str]) -> list[str]:
         """Return the operators of ``required`` without one claimed case."""

@@ -48,7 +48,9 @@ def test_out_of_memory_at_any_allocation_is_an_error_and_not_a_crash(
                 break
         else:
             n_failed += 1
-            assert persistent or answered(second), f"aclrtMalloc {nth}: no recovery: {second}"
+            # One failed call spoils one try; the other one, before or after it, works.
+            lived = answered(first) or answered(second)
+            assert persistent or lived, f"aclrtMalloc {nth}: no recovery: {second}"
         assert nth < 60, "the fault never stopped biting"
 
 

@@ -53,9 +53,9 @@ def test_decoded_token_copies_inputs_in_and_logits_out_and_waits_once(
 
     for step in last_steps(run, 2, 4):
         assert copies(step, D2H) == [shape.n_vocab * 4]
-        # token's embedding, position, KV rows, mask (a second mask and KV rows for a sliding
-        # window) and, built on the host, a table of cosines and sines.
-        assert 3 <= len(copies(step, H2D)) <= 9
+        # token's embedding, position, rows of K and V, mask (these three again for a sliding
+        # window) and the frequencies of the rotary tables (Gemma has two).
+        assert 3 <= len(copies(step, H2D)) <= 10
         assert sum(copies(step, H2D)) < 64 * 1024
         assert sum(calls(step)[name] for name in SYNCS) <= 1
 
