@@ -3,7 +3,7 @@
 #
 # Usage: packages.sh demo|test|lint
 #   demo   Python 3.10 or newer with venv, and a C++ compiler (llama-cpp-python is built here)
-#   test   demo, plus the tools the tests drive
+#   test   demo, plus what builds the native half and the tools the tests drive
 #   lint   test, plus clang-format and clang-tidy
 set -eu
 
@@ -30,6 +30,8 @@ need cc gcc
 need make make
 if [ "$want" != demo ]; then
     need git git
+    need cmake cmake
+    need ninja ninja-build
     need ip iproute2
     need strace strace
     need tmux tmux
