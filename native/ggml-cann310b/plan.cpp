@@ -119,6 +119,7 @@ void Runner::plan(const ggml_cgraph * graph) {
     group_of_.clear();
     rope_pairs_.clear();
     norms_.clear();
+    aliases_.clear();
     graph_tables_.clear();
     live_slots_.clear();
     slots_needed_ = 0;
@@ -244,6 +245,17 @@ void Runner::plan_groups(const ggml_cgraph * graph) {
             if (group->members.empty()) {
                 continue;
             }
+            // What is rotated comes first, side by side: query and key then turn in one go.
+            const auto is_rotated = [&](const ggml_tensor * sum_or_member) {
+                const auto & readers = consumers_[sum_or_member];
+                return std::any_of(readers.begin(), readers.end(),
+                                   [&](int c) { return graph->nodes[c]->op == GGML_OP_ROPE; });
+            };
+            std::stable_partition(
+                group->members.begin(), group->members.end(), [&](const ggml_tensor * member) {
+                    return is_rotated(group->sums.empty() ? member : graph->nodes[consumers_[member][0]]);
+                });
+            std::stable_partition(group->sums.begin(), group->sums.end(), is_rotated);
             std::vector<const ggml_tensor *> weights;
             for (const ggml_tensor * member : group->members) {
                 group->n += member->ne[0];
@@ -278,9 +290,12 @@ void Runner::plan_groups(const ggml_cgraph * graph) {
             }
             group.bias = bias_copy(*this, biases);
         }
-        group_of_[group.members[0]] = g;
+        const ggml_tensor * first = *std::min_element(
+            group.members.begin(), group.members.end(),
+            [&](const ggml_tensor * a, const ggml_tensor * b) { return index_[a] < index_[b]; });
+        group_of_[first] = g;
         for (size_t i = 0; i < group.members.size(); ++i) {
-            is_done_[size_t(index_[group.members[i]])] = i > 0;
+            is_done_[size_t(index_[group.members[i]])] = group.members[i] != first;
             if (!group.sums.empty()) {
                 is_done_[size_t(index_[group.sums[i]])] = 1;
             }
@@ -320,6 +335,50 @@ bool Runner::plan_rope_pair(const ggml_cgraph * graph, int i) {
         return true;
     }
     return false;
+}
+
+// A copy that only matmuls read, of something they can read where it lies: a cache seen transposed, or data
+// that is dense already when one token is computed. Nobody else sees the node, so it need not exist.
+bool Runner::plan_alias(const ggml_cgraph * graph, const ggml_tensor * node) {
+    if (!is_internal(node) && !(internal_.count(node) != 0 && node->type == GGML_TYPE_F16)) {
+        return false;
+    }
+    const ggml_tensor * source = node->src[0];
+    if (consumers_.count(node) == 0) {
+        return false;
+    }
+    for (const int c : consumers_[node]) {
+        const ggml_tensor * reader = graph->nodes[c];
+        const bool direct =
+            reader->op == GGML_OP_MUL_MAT && (reader->src[0] == node || reader->src[1] == node);
+        if (!direct) {
+            return false;
+        }
+    }
+    // The source must not change before the last reader: nothing in between writes to it.
+    const ggml_tensor * root = root_of(source);
+    for (int j = index_[node] + 1; j < consumers_[node].back(); ++j) {
+        if (!is_view_op(graph->nodes[j]) && root_of(graph->nodes[j]) == root) {
+            return false;
+        }
+    }
+    const Loc from = loc(source);
+    const Loc shape =
+        Loc{nullptr, 0, from.dtype, {node->ne[0], node->ne[1], node->ne[2], node->ne[3]}, {1, 1, 1, 1}};
+    const bool same = from.ne == shape.ne && from.dtype == ACL_FLOAT16;
+    if (!same && !(from.is_contiguous() && from.dtype == ACL_FLOAT16)) {
+        return false;
+    }
+    aliases_[node] = source;
+    if (overrides_.count(root) != 0) { // its place is now needed for longer
+        const auto at = size_t(from.offset) * 2;
+        for (Slot & s : live_slots_) {
+            if (s.at <= at && at < s.at + s.size) {
+                s.last = std::max(s.last, consumers_[node].back());
+            }
+        }
+    }
+    return true;
 }
 
 void Runner::plan_storage(const ggml_cgraph * graph) {
@@ -382,7 +441,9 @@ void Runner::plan_storage(const ggml_cgraph * graph) {
             }
             break;
         case GGML_OP_CONT:
-            if (is_internal(node) && overrides_.count(root_of(node->src[0])) != 0) {
+            if (plan_alias(graph, node)) {
+                is_done_[size_t(i)] = 1;
+            } else if (is_internal(node) && overrides_.count(root_of(node->src[0])) != 0) {
                 keep(node, i);
             }
             break;

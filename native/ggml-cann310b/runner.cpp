@@ -230,6 +230,11 @@ void Runner::synchronize() {
 }
 
 Loc Runner::loc(const ggml_tensor * t) const {
+    if (const auto alias = aliases_.find(t); alias != aliases_.end()) {
+        const Loc source                = loc(alias->second);
+        const std::array<int64_t, 4> ne = {t->ne[0], t->ne[1], t->ne[2], t->ne[3]};
+        return source.ne == ne ? source : source.reshaped(ne);
+    }
     const ggml_tensor * root = root_of(t);
     Loc out;
     out.ne           = {t->ne[0], t->ne[1], t->ne[2], t->ne[3]};

@@ -145,6 +145,7 @@ class Runner {
     void plan_norms(const ggml_cgraph * graph);
     void plan_groups(const ggml_cgraph * graph);
     void plan_storage(const ggml_cgraph * graph);
+    bool plan_alias(const ggml_cgraph * graph, const ggml_tensor * node);
     bool plan_rope_pair(const ggml_cgraph * graph, int i);
     bool is_internal(const ggml_tensor * root) const; // nobody outside this graph sees it
     bool takes_f16(const ggml_tensor * root) const;   // every consumer can read it as FP16
@@ -171,10 +172,11 @@ class Runner {
     void op_repeat(ggml_tensor * dst);
     void op_reduce(ggml_tensor * dst);
     const Tables & rope_tables(const ggml_tensor * dst);
+    bool norm_of_one_row(const ggml_tensor * dst, const ggml_tensor * weight, const Loc & out);
 
     aclrtStream stream_ = nullptr;
-    Block workspace_{"a workspace"}, temporaries_{"temporaries"}, slots_{"activations"},
-        tables_{"rotary tables"};
+    Block workspace_{"a workspace"}, squares_{"squares of one row"}, temporaries_{"temporaries"},
+        slots_{"activations"}, tables_{"rotary tables"};
     size_t temporary_at_ = 0, tables_at_ = 0;
     std::vector<std::unique_ptr<Block>> overflow_; // temporaries that did not fit, until the next node
     bool is_failed_ = false;
@@ -196,8 +198,11 @@ class Runner {
     std::unordered_map<const ggml_tensor *, const ggml_tensor *> rope_pairs_; // first to second
     // a norm's multiplication by its weight and, with it, the addition of its bias
     std::unordered_map<const ggml_tensor *, std::pair<const ggml_tensor *, const ggml_tensor *>> norms_;
+    std::unordered_map<const ggml_tensor *, const ggml_tensor *>
+        aliases_; // a copy that is not made, its source
     std::map<std::string, Tables> graph_tables_;
-    std::vector<std::vector<float>> constants_; // uploads the stream may still read
+    std::pair<int64_t, float> squares_of_{0, 0.0F}; // row length and eps that squares_ is prepared for
+    std::vector<std::vector<float>> constants_;     // uploads the stream may still read
 };
 
 bool supports(const ggml_tensor * op);
@@ -209,6 +214,8 @@ void forget_weight_copies(const void * base, size_t size);
 // their copies are laid side by side. Does nothing under the layout 'nd' or when memory is short.
 void make_weight_copies(Runner & runner, const std::vector<std::vector<const ggml_tensor *>> & groups);
 char * weight_copy(const ggml_tensor * weight); // null when there is none
+// An FP32 copy of a 1-D weight, multiplied by `factor`; null for tensors that are no weights.
+char * scaled_copy(Runner & runner, const ggml_tensor * weight, float factor);
 // The FP16 copies of 1-D F32 weights, one after the other.
 char * bias_copy(Runner & runner, const std::vector<const ggml_tensor *> & biases);
 

@@ -4,6 +4,8 @@
 // Columns are outermost in tiles of 16, so copies laid side by side are one matrix with more columns.
 #include "runner.h"
 
+#include "ggml-backend-impl.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -26,7 +28,8 @@ struct Registry {
     std::vector<Derived> blocks;
     std::unordered_map<const void *, char *> copies; // of a weight's data
     std::map<std::vector<const void *>, char *> biases;
-    char * bias_block = nullptr; // the one that still has room
+    std::unordered_map<const void *, char *> scaled; // norm weights
+    char * bias_block = nullptr;                     // the one that still has room
     size_t bias_used = 0, bias_size = 0;
     bool is_short = false; // memory did not suffice: said once
 };
@@ -63,6 +66,26 @@ bool has_room(Registry & r, size_t n_bytes) {
     }
     device().note_layout("nd (memory)");
     return false;
+}
+
+// Memory for something small that is derived from weights. Many share a block: an allocation each would cost
+// more than the bytes.
+char * small_place(Registry & r, size_t n_bytes, const std::vector<const void *> & sources) {
+    const size_t need = (n_bytes + 511) / 512 * 512;
+    if (r.bias_block == nullptr || r.bias_used + need > r.bias_size) {
+        r.bias_size  = std::max(kBiasBlockBytes, need);
+        r.bias_block = static_cast<char *>(device().allocate(r.bias_size, "small copies of weights"));
+        r.bias_used  = 0;
+        r.blocks.push_back({r.bias_block, r.bias_size, {}});
+    }
+    char * const at = r.bias_block + r.bias_used;
+    r.bias_used += need;
+    for (Derived & d : r.blocks) {
+        if (d.block == r.bias_block) {
+            d.sources.insert(d.sources.end(), sources.begin(), sources.end());
+        }
+    }
+    return at;
 }
 
 // [N, K] rows to tiles, by one strided copy on the device.
@@ -130,22 +153,8 @@ char * bias_copy(Runner & runner, const std::vector<const ggml_tensor *> & biase
     if (const auto found = r.biases.find(key); found != r.biases.end()) {
         return found->second;
     }
-    // Many small ones share a block: an allocation each would cost more than the bytes.
-    const size_t need = (size_t(n) * 2 + 511) / 512 * 512;
-    if (r.bias_block == nullptr || r.bias_used + need > r.bias_size) {
-        r.bias_size  = std::max(kBiasBlockBytes, need);
-        r.bias_block = static_cast<char *>(device().allocate(r.bias_size, "FP16 biases"));
-        r.bias_used  = 0;
-        r.blocks.push_back({r.bias_block, r.bias_size, {}});
-    }
-    char * const at = r.bias_block + r.bias_used;
-    r.bias_used += need;
-    for (Derived & d : r.blocks) {
-        if (d.block == r.bias_block) {
-            d.sources.insert(d.sources.end(), key.begin(), key.end());
-        }
-    }
-    int64_t offset = 0; // a tensor starts at 32 bytes, a row of it anywhere
+    char * const at = small_place(r, size_t(n) * 2, key);
+    int64_t offset  = 0; // a tensor starts at 32 bytes, a row of it anywhere
     for (const ggml_tensor * b : biases) {
         const Loc from = runner.loc(b);
         Loc to         = from.as_contiguous(ACL_FLOAT16, at);
@@ -158,6 +167,22 @@ char * bias_copy(Runner & runner, const std::vector<const ggml_tensor *> & biase
     return at;
 }
 
+char * scaled_copy(Runner & runner, const ggml_tensor * weight, float factor) {
+    if (weight->buffer == nullptr || weight->buffer->usage != GGML_BACKEND_BUFFER_USAGE_WEIGHTS) {
+        return nullptr;
+    }
+    Registry & r = registry();
+    const std::lock_guard<std::mutex> guard(r.lock);
+    if (const auto found = r.scaled.find(weight->data); found != r.scaled.end()) {
+        return found->second;
+    }
+    const Loc from  = runner.loc(weight);
+    char * const at = small_place(r, size_t(from.n_elements()) * sizeof(float), {weight->data});
+    runner.scale(from, factor, from.as_contiguous(ACL_FLOAT, at));
+    runner.synchronize();
+    return r.scaled[weight->data] = at;
+}
+
 void forget_weight_copies(const void * base, size_t size) {
     Registry & r = registry();
     const std::lock_guard<std::mutex> guard(r.lock);
@@ -168,6 +193,9 @@ void forget_weight_copies(const void * base, size_t size) {
     };
     for (auto it = r.copies.begin(); it != r.copies.end();) {
         it = is_gone(it->first) ? r.copies.erase(it) : std::next(it);
+    }
+    for (auto it = r.scaled.begin(); it != r.scaled.end();) {
+        it = is_gone(it->first) ? r.scaled.erase(it) : std::next(it);
     }
     for (auto it = r.biases.begin(); it != r.biases.end();) {
         it = std::any_of(it->first.begin(), it->first.end(), is_gone) ? r.biases.erase(it) : std::next(it);
