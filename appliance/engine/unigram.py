@@ -13,7 +13,7 @@ unknown token at ten below the lowest score, and neighbouring unknowns become on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,11 +65,11 @@ class UnigramTokenizer:
     """
 
     def __init__(self, header: GgufHeader) -> None:
-        pieces = read_texts(header, "tokenizer.ggml.tokens")
         scores = np.frombuffer(read_raw(header, "tokenizer.ggml.scores"), dtype="<f4")
         kinds = np.frombuffer(read_raw(header, "tokenizer.ggml.token_type"), dtype="<i4")
-        self.n_vocab = len(pieces)
-        if not len(pieces) == len(scores) == len(kinds) or not len(pieces):
+        tokens = header.arrays.get("tokenizer.ggml.tokens")
+        self.n_vocab = tokens.n_items if tokens is not None else 0
+        if not self.n_vocab == len(scores) == len(kinds) or not self.n_vocab:
             raise ModelRejectedError(
                 path=str(header.path), cause="the tokenizer's arrays differ in length"
             )
@@ -79,13 +79,16 @@ class UnigramTokenizer:
         self._unknown_score = float(scores[kinds == _NORMAL].min()) - _UNKNOWN_PENALTY
         usable = np.isin(kinds, (_NORMAL, _USER_DEFINED, _UNUSED))
         values = np.where(kinds == _USER_DEFINED, 0.0, scores.astype(np.float64))
-        by_length: dict[int, list[int]] = {}
-        for token in np.flatnonzero(usable).tolist():
-            if pieces[token]:
-                by_length.setdefault(len(pieces[token]), []).append(token)
+        # Pieces pass one at a time: 250,000 texts at once would leave the heap full of holes.
+        by_length: dict[int, tuple[bytearray, array[int]]] = {}
+        for token, piece in enumerate(read_texts(header, "tokenizer.ggml.tokens")):
+            if piece and usable[token]:
+                points, ids = by_length.setdefault(len(piece), (bytearray(), array("i")))
+                points += piece.encode("utf-32-le", "replace")
+                ids.append(token)
         self._tables = {
-            length: _table(header, pieces, tokens, length, values)
-            for length, tokens in sorted(by_length.items())
+            length: _table(header, points, ids, length, values)
+            for length, (points, ids) in sorted(by_length.items())
         }
 
     def tokenize(self, text: str) -> TokenArray:
@@ -156,12 +159,11 @@ class UnigramTokenizer:
 
 def _table(
     header: GgufHeader,
-    pieces: Sequence[str],
-    tokens: Sequence[int],
+    joined: bytearray,
+    tokens: array[int],
     length: int,
     scores: npt.NDArray[np.float64],
 ) -> _Table:
-    joined = "".join(pieces[token] for token in tokens).encode("utf-32-le", "replace")
     points = np.frombuffer(joined, dtype="<u4").reshape(len(tokens), length).astype(np.uint64)
     hashes = np.zeros(len(tokens), dtype=np.uint64)
     for column in range(length):
@@ -170,5 +172,5 @@ def _table(
     hashes = hashes[order]
     if bool(np.any(hashes[1:] == hashes[:-1])):
         raise ModelRejectedError(path=str(header.path), cause="a tokenizer piece occurs twice")
-    ids = np.array(tokens, dtype=np.int32)[order]
+    ids = np.frombuffer(tokens, dtype=np.int32)[order]
     return _Table(hashes, ids, scores[ids])

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -314,21 +315,19 @@ def read_raw(header: GgufHeader, key: str) -> bytes:
         return file.read(span.end - span.start)
 
 
-def read_texts(header: GgufHeader, key: str) -> list[str]:
-    """Return the items of an array of texts, empty when there is none."""
+def read_texts(header: GgufHeader, key: str) -> Iterator[str]:
+    """Yield the items of an array of texts; nothing when there is none."""
     span = header.arrays.get(key)
     if span is None or span.kind != _STRING:
-        return []
+        return
     with header.path.open("rb") as file:
         file.seek(span.start)
         data = file.read(span.end - span.start)
-    texts: list[str] = []
     at = 0
     for _ in range(span.n_items):
         (length,) = struct.unpack_from("<Q", data, at)
         at += 8 + length
-        texts.append(data[at - length : at].decode("utf-8", "replace"))
-    return texts
+        yield data[at - length : at].decode("utf-8", "replace")
 
 
 def _tensors_end(cursor: _Cursor, n_tensors: int) -> int:
