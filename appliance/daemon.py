@@ -49,6 +49,7 @@ STOP_DEADLINES_S = {"http": 6.0, "inbox": 3.0, "ingest": 8.0, "engine": 10.0, "s
 
 _TICK_S = 1.0
 _NO_WATCHDOG_S = 60.0
+_LOOKS_AFTER_CHANGE = 5
 
 T = TypeVar("T")
 MakeEngine = Callable[[Config], Engine]
@@ -246,7 +247,7 @@ def _serve(
 ) -> Config:
     """Run until a stop, then return the same configuration; or, on a reload, the new one."""
     beat = Heartbeat(notifier.watchdog_s or _NO_WATCHDOG_S)
-    shown = ""
+    shown, n_looks = "", 0
     while True:
         received = signals.next(_TICK_S)
         if isinstance(received, _Broken):
@@ -264,9 +265,11 @@ def _serve(
         line = _status_line(box.core)
         if line != shown:
             notifier.status(line)
-            # Something began or ended; what it freed is given back before the box sits idle.
+            shown, n_looks = line, 0
+        # Something began or ended; what it freed meanwhile is given back before the box sits idle.
+        n_looks += 1
+        if n_looks <= _LOOKS_AFTER_CHANGE:
             memory.release_unused()
-            shown = line
 
 
 def _reloaded(box: Box, options: ServeOptions) -> Config | None:
