@@ -14,11 +14,12 @@
 namespace sim {
 namespace {
 
-constexpr size_t kMiB       = size_t{1} << 20;
-constexpr size_t kHugePage  = 2 * kMiB;
-constexpr size_t kSmallStep = 512;  // distance of small blocks; a block's real size is align32(size) + 32
-constexpr int kPoison       = 0x7b; // as FP16 61,000, as FP32 1.3e36: shows in any sum
-constexpr size_t kPoisonMax = 16 * kMiB;
+constexpr size_t kMiB        = size_t{1} << 20;
+constexpr size_t kHugePage   = 2 * kMiB;
+constexpr size_t kGuardBytes = 64 << 10; // free() looks in front of a pointer: that, too, must hit our range
+constexpr size_t kSmallStep  = 512;  // distance of small blocks; a block's real size is align32(size) + 32
+constexpr int kPoison        = 0x7b; // as FP16 61,000, as FP32 1.3e36: shows in any sum
+constexpr size_t kPoisonMax  = 16 * kMiB;
 
 struct sigaction g_previous = {};
 

@@ -421,7 +421,7 @@ void Runner::plan_storage(const ggml_cgraph * graph) {
                 fused->second.second != nullptr ? fused->second.second : fused->second.first;
             const bool only_matmuls =
                 is_internal(out) && std::all_of(consumers_[out].begin(), consumers_[out].end(), [&](int c) {
-                    return graph->nodes[c]->op == GGML_OP_MUL_MAT || graph->nodes[c]->op == GGML_OP_ROPE;
+                    return graph->nodes[c]->op == GGML_OP_MUL_MAT;
                 });
             if (only_matmuls) {
                 keep(out, i);
