@@ -82,7 +82,7 @@ void open_device(State & s) {
     s.chip   = static_cast<uint8_t *>(chip);
     s.client = static_cast<uint8_t *>(client);
     s.holes.clear();
-    s.holes[0]              = s.span;
+    s.holes[kGuardBytes]    = s.span - kGuardBytes;
     struct sigaction action = {};
     action.sa_sigaction     = on_segv;
     action.sa_flags         = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;

@@ -42,8 +42,19 @@ bool is_vector_weight(const ggml_tensor * t) {
 int64_t rows_of(const ggml_tensor * t) {
     return ggml_nelements(t) / t->ne[0];
 }
-int64_t up16(int64_t n) {
-    return (n + kTile - 1) / kTile * kTile;
+
+// Bytes of an FP16 activation with room for whole tiles of 16 rows, however its readers reshape it into rows.
+size_t room_for(const ggml_tensor * t) {
+    constexpr int64_t kSmall = 65536; // elements: below, room for 16 rows of all of it costs nothing
+    const int64_t n          = ggml_nelements(t);
+    if (n <= kSmall) {
+        return size_t(n * kTile) * 2;
+    }
+    int64_t rows = rows_of(t);
+    for (int d = 1; d < GGML_MAX_DIMS; ++d) {
+        rows = t->ne[d] > 1 ? std::min(rows, t->ne[d]) : rows;
+    }
+    return size_t(n + (kTile - 1) * (n / rows + 1)) * 2;
 }
 
 // `node` can read its operand `s` as FP16 where ggml has FP32.
@@ -383,9 +394,8 @@ bool Runner::plan_alias(const ggml_cgraph * graph, const ggml_tensor * node) {
 
 void Runner::plan_storage(const ggml_cgraph * graph) {
     const auto keep = [&](const ggml_tensor * t, int first) {
-        const int64_t rows = up16(rows_of(t)); // a matmul may read or write whole tiles
-        const auto at      = int64_t(slot(size_t(rows * t->ne[0]) * 2, first, last_use(t))) / 2;
-        overrides_[t]      = {nullptr, at, ACL_FLOAT16, t->ne[0]};
+        const auto at = int64_t(slot(room_for(t), first, last_use(t))) / 2;
+        overrides_[t] = {nullptr, at, ACL_FLOAT16, t->ne[0]};
     };
     for (int i = 0; i < graph->n_nodes; ++i) {
         const ggml_tensor * node = graph->nodes[i];
