@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.frontends.terminal.layout import clean, cut, pad, table, width
+from appliance.frontends.terminal.layout import clean, cut, pad, table, width, wrap
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,28 @@ def test_pad_fills_to_columns() -> None:
 
 def test_table_aligns_chinese_and_latin() -> None:
     assert table([["状态", "文件"], ["ok", "a.txt"]]) == ["状态  文件", "ok    a.txt"]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "expected"),
+    [
+        ("图书馆周末几点关门", 8, ["图书馆周", "末几点关", "门"]),
+        ("hold the RESET button", 10, ["hold the", "RESET", "button"]),
+        ("按住 RESET 键", 8, ["按住", "RESET 键"]),
+        ("abcdefghij", 4, ["abcd", "efgh", "ij"]),
+        ("  spaced\n out ", 20, ["spaced out"]),
+        ("", 10, []),
+    ],
+)
+def test_wrap_breaks_between_words_and_between_chinese(
+    text: str, columns: int, expected: list[str]
+) -> None:
+    assert wrap(text, columns) == expected
+
+
+@given(st.text(), st.integers(2, 40))
+def test_wrap_loses_nothing_and_stays_inside(text: str, columns: int) -> None:
+    lines = wrap(text, columns)
+
+    assert "".join("".join(lines).split()) == "".join(text.split())
+    assert all(width(line) <= columns for line in lines)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from appliance.frontends.terminal import screens
+from appliance.frontends.terminal.layout import width
 
 
 @pytest.mark.parametrize(
@@ -41,11 +42,18 @@ def test_place_is_the_page_else_the_heading_else_the_lines(
     assert screens.place(citation(**fields), "en") == expected
 
 
-def test_long_quote_is_cut_at_its_width() -> None:
+def test_long_quote_is_wrapped_and_cut() -> None:
     lines = screens.citations_screen([citation(quote="图书馆" * 100)], "en").splitlines()
 
-    assert lines[2].endswith("…”")
-    assert len(lines[2]) < 60
+    assert len(lines) == 2 + screens.QUOTE_LINES
+    assert lines[-1].endswith("…”")
+    assert max(map(width, lines)) <= 82
+
+
+def test_short_quote_is_one_line() -> None:
+    lines = screens.citations_screen([citation(quote="五点\n关门")], "en").splitlines()
+
+    assert lines[2:] == ["      “五点 关门”"]
 
 
 def test_progress_without_work_says_done() -> None:

@@ -41,13 +41,45 @@ def cut(text: str, columns: int) -> str:
     """Return one line shortened to at most ``columns``, with an ellipsis when it was longer."""
     if width(text) <= columns:
         return text
-    kept, used = "", 0
-    for char in text:
+    return _head(text, columns - 1) + "…"
+
+
+def _head(text: str, columns: int) -> str:
+    """Return the longest beginning of ``text`` that takes at most ``columns``."""
+    used = 0
+    for n, char in enumerate(text):
         used += width(char)
-        if used > columns - 1:
-            break
-        kept += char
-    return kept + "…"
+        if used > columns:
+            return text[:n]
+    return text
+
+
+def wrap(text: str, columns: int) -> list[str]:
+    """Return text as lines of at most ``columns``: Latin breaks at spaces, Chinese anywhere."""
+    lines, line, used = [], "", 0
+    for word in _breakable(" ".join(text.split())):
+        if used + width(word.rstrip()) > columns and line:
+            lines.append(line.rstrip())
+            line, used = "", 0
+        while width(word.rstrip()) > columns:
+            head = _head(word, columns)
+            lines.append(head)
+            word = word[len(head) :]  # noqa: PLW2901 - a word longer than a line is cut up
+        line, used = line + word, used + width(word)
+    return [*lines, line.rstrip()] if line.strip() else lines
+
+
+def _breakable(text: str) -> list[str]:
+    """Return pieces between which a line may break."""
+    pieces: list[str] = []
+    for char in text:
+        is_wide = unicodedata.east_asian_width(char) in _WIDE
+        follows = pieces and not is_wide and not pieces[-1].endswith(" ")
+        if follows and (char == " " or width(pieces[-1][-1]) < 2):
+            pieces[-1] += char
+        else:
+            pieces.append(char)
+    return pieces
 
 
 def table(rows: list[list[str]], gap: str = "  ") -> list[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from appliance.frontends.terminal.layout import clean, cut, table
+from appliance.frontends.terminal.layout import clean, cut, table, wrap
 from appliance.messages.screen import say
 from appliance.units import human_bytes
 
 Json = Mapping[str, Any]
 
-QUOTE_COLUMNS = 76
+QUOTE_COLUMNS = 74
+QUOTE_LINES = 4
 
 
 def status_screen(status: Json, lang: str, url: str) -> str:
@@ -113,8 +114,10 @@ def citations_screen(citations: Sequence[Json], lang: str) -> str:
     lines = [say("sources", lang)]
     for citation in citations:
         lines.append(f"  [{citation['n']}] {place(citation, lang)}")
-        quote = " ".join(clean(citation["quote"]).split())
-        lines.append(f"      “{cut(quote, QUOTE_COLUMNS)}”")
+        quoted = wrap(f"“{clean(citation['quote']).strip()}”", QUOTE_COLUMNS)
+        if len(quoted) > QUOTE_LINES:
+            quoted = [*quoted[: QUOTE_LINES - 1], cut(quoted[QUOTE_LINES - 1], 74) + "…”"]
+        lines += [f"      {line}" for line in quoted]
     return "\n".join(lines)
 
 
