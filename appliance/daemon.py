@@ -190,7 +190,7 @@ def _model(models: ModelStore, name: str) -> tuple[Path | None, ApplianceError |
 def _make_folders(config: Config) -> None:
     try:
         config.data.mkdir(parents=True, exist_ok=True)
-        config.runtime_file.parent.mkdir(mode=0o700, exist_ok=True)
+        config.runtime_file.parent.mkdir(exist_ok=True)
     except OSError as error:
         cause = error.strerror or str(error)
         raise FrontendError("data_unusable", path=str(config.data), cause=cause) from error

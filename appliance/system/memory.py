@@ -52,9 +52,8 @@ def prefer_small_heap() -> None:
     """Have glibc keep less of what is freed; call before threads start.
 
     Large blocks become mappings of their own, which go back to the kernel when freed, however large
-    the blocks before them were; and threads share two heaps. The idle daemon with starter models
-    and four documents then takes 143 to 146 MiB beside weights and cache instead of 152 (five
-    starts, x86-64, glibc 2.36, 2026-12-01).
+    the blocks before them were; and threads share two heaps. That took 6 to 9 MiB off the idle
+    daemon with the starter models (five starts, x86-64, glibc 2.36, 2026-12-01).
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
