@@ -20,14 +20,19 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
 import squad
 
 from appliance.config import Config, SearchConfig, models_dir
 from appliance.core.retrieve import Retriever
+from appliance.engine.base import Priority
 from appliance.engine.llama import LlamaEngine
 from appliance.models import ModelStore
 from appliance.store import Store
+from appliance.units import Tokens
 
 _DEPTH = 10
 
@@ -54,6 +59,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             paragraphs, items = squad.read(args.squad, args.max)
             started = time.perf_counter()
+            # An index kept from another question set must not take part.
+            store.forget_files(
+                file.path for file in store.files() if file.display not in paragraphs
+            )
             squad.index(store, paragraphs, engine)
             print(
                 f"{len(paragraphs)} paragraphs, {store.stats()['passages']} passages indexed in "
@@ -64,7 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "dense": dataclasses.replace(config.search, keyword_weight=0.0),
                 "fused": config.search,
             }
-            figures = {name: measure(store, engine, search, items) for name, search in arms.items()}
+            embedder = RememberedQueries(engine)
+            figures = {
+                name: measure(store, embedder, search, items) for name, search in arms.items()
+            }
         finally:
             store.close()
             engine.close()
@@ -74,8 +86,40 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+class RememberedQueries:
+    """The real embedder, asked once per text: the three arms look for the same questions."""
+
+    def __init__(self, engine: LlamaEngine) -> None:
+        self._engine = engine
+        self._rows: dict[tuple[str, str], npt.NDArray[np.float32]] = {}
+
+    @property
+    def embedder_id(self) -> str:
+        """The real one's."""
+        return self._engine.embedder_id
+
+    @property
+    def n_embd(self) -> int:
+        """The real one's."""
+        return self._engine.n_embd
+
+    def count_embed_tokens(self, text: str) -> Tokens:
+        """The real one's."""
+        return self._engine.count_embed_tokens(text)
+
+    def embed(
+        self, texts: Sequence[str], kind: Literal["query", "passage"], priority: Priority
+    ) -> npt.NDArray[np.float32]:
+        """Return the real vectors, made once."""
+        missing = [text for text in dict.fromkeys(texts) if (kind, text) not in self._rows]
+        if missing:
+            rows = self._engine.embed(missing, kind, priority)
+            self._rows.update(((kind, text), row) for text, row in zip(missing, rows, strict=True))
+        return np.stack([self._rows[kind, text] for text in texts])
+
+
 def measure(
-    store: Store, engine: LlamaEngine, search: SearchConfig, items: Sequence[squad.Item]
+    store: Store, engine: RememberedQueries, search: SearchConfig, items: Sequence[squad.Item]
 ) -> dict[str, float]:
     """Return recall@1, @5, @10 and mrr@10 of one arm."""
     retriever = Retriever(store, engine, search)

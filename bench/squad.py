@@ -30,13 +30,15 @@ class Item:
 def read(file: Path, most: int | None = None) -> tuple[dict[str, str], list[Item]]:
     """Return paragraphs by path, and the first ``most`` questions.
 
-    Reads SQuAD's nesting (data > paragraphs > qas) and CMRC's flat one (list of contexts).
+    Reads SQuAD's nesting (data > paragraphs > qas) and CMRC's flat one (list of contexts). A
+    paragraph that stands twice is one document, as it would be in the product.
     """
     tree = json.loads(file.read_text(encoding="utf-8"))
     paragraphs: dict[str, str] = {}
+    path_of: dict[str, str] = {}
     items: list[Item] = []
     for n, (context, qas) in enumerate(_paragraphs(tree)):
-        path = f"paragraph-{n:05d}.txt"
+        path = path_of.setdefault(context, f"paragraph-{n:05d}.txt")
         paragraphs[path] = context
         for qa in qas:
             answers = tuple(a if isinstance(a, str) else a["text"] for a in qa["answers"])
@@ -53,12 +55,12 @@ def _paragraphs(tree: object) -> Iterator[tuple[str, list[dict[str, list[str]]]]
 
 def index(store: Store, paragraphs: dict[str, str], embedder: Embedder) -> None:
     """Store every paragraph as a document of its own, with vectors; skips what is there."""
+    there = {path: row.sha256 for row in store.documents() for path in row.paths}
     for path, text in paragraphs.items():
         name, raw = path.encode(), text.encode()
-        known = store.file(name)
-        if known is not None and known.state == "linked":
-            continue
         digest = hashlib.sha256(raw).digest()
+        if there.get(path) == digest:
+            continue
         store.note_file(name, len(raw), 0)
         if store.link_existing(name, digest) is None:
             passages = chunk([Block(text, line_from=1, line_to=1 + text.count("\n"))])

@@ -81,6 +81,7 @@ class Code:
     Attributes:
         term: the whole code as an index term: separators removed, ``code`` put before.
         plain: the same without the mark, as the text would give it when written in one.
+        parts: the terms of its parts.
         beginnings: terms of its shorter forms, e.g. ``GB/T 7714`` of ``GB/T 7714-2015``.
         is_identifier: it names one certain thing, so a text without it does not speak of it; dates,
             ranges, versions and ``June 2024`` do not.
@@ -88,6 +89,7 @@ class Code:
 
     term: str
     plain: str
+    parts: tuple[str, ...]
     beginnings: tuple[str, ...]
     is_identifier: bool
 
@@ -117,7 +119,13 @@ def _codes(folded: str) -> list[Code]:
             if len(begin) >= 4 and begin.isalnum() and not begin.isdigit() and not begin.isalpha():
                 beginnings.append(code_term(begin))
         found.append(
-            Code(code_term(squeezed), squeezed, tuple(beginnings), _is_identifier(raw, squeezed))
+            Code(
+                term=code_term(squeezed),
+                plain=squeezed,
+                parts=tuple(_singular(run) for run in _RUN.findall(raw)),
+                beginnings=tuple(beginnings),
+                is_identifier=_is_identifier(raw, squeezed),
+            )
         )
     return found
 
