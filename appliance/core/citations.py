@@ -16,8 +16,8 @@ _MARK = re.compile(
     r"^[\[［【]\s*(?:(?:passage|资料)\s*)?(\d{1,2}(?:\s*[,，、;；]\s*\d{1,2})*)\s*[\]］】]$", re.I
 )
 
-QUOTE_CHARS = 240
-"""Aimed length of a quote: two or three lines on a kiosk or terminal."""
+QUOTE_CHARS = 160
+"""Most characters of a quote: two lines on a kiosk or terminal."""
 
 
 class MarkFilter:
@@ -75,10 +75,10 @@ class MarkFilter:
 
 
 def best_quote(passage: str, wanted: str) -> str:
-    """Return the run of sentences of ``passage`` that shares most terms with ``wanted``.
+    """Return the sentence of ``passage`` that shares most terms with ``wanted``.
 
-    The result is always a contiguous, verbatim piece of ``passage`` (stripped), of about
-    ``QUOTE_CHARS`` characters or a single longer sentence cut at its end by whole characters.
+    Neighbours that share terms too are taken along. The result is always a contiguous, verbatim
+    piece of ``passage`` (stripped) of at most ``QUOTE_CHARS`` characters.
     """
     sentences = split_sentences(passage)
     if not sentences:
@@ -92,7 +92,9 @@ def best_quote(passage: str, wanted: str) -> str:
         candidates = [
             (scores[i], -abs(i - best), i)
             for i in (first - 1, last + 1)
-            if 0 <= i < len(sentences) and length + len(sentences[i]) <= QUOTE_CHARS
+            if 0 <= i < len(sentences)
+            and scores[i] > 0
+            and length + len(sentences[i]) <= QUOTE_CHARS
         ]
         if not candidates:
             break
