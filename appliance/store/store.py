@@ -276,20 +276,24 @@ class Store:
                     " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
                     (embedder_id,),
                 )
-            self._matrix.replace([], np.zeros((0, 0), np.int8))
+            self._matrix.replace(np.zeros(0, np.int64), np.zeros((0, 0), np.int8))
 
     def _load_matrix(self) -> None:
         with self._db.read() as db:
-            rows = db.execute(
-                "SELECT passage_id, vector FROM vectors ORDER BY passage_id"
-            ).fetchall()
-        if rows:
-            width = len(rows[0][1])
-            if any(len(row[1]) != width for row in rows):
+            n, least, most = db.execute(
+                "SELECT count(*), min(length(vector)), max(length(vector)) FROM vectors"
+            ).fetchone()
+            if not n:
+                return
+            if least != most:
                 raise StoreCorruptError(path=str(self.path), cause="vectors of unequal length")
-            joined = b"".join(row[1] for row in rows)
-            data = np.frombuffer(joined, np.int8).reshape(len(rows), width).copy()
-            self._matrix.replace([row[0] for row in rows], data)
+            # Row by row: a list of all blobs would take the matrix's memory once more.
+            ids, rows = np.empty(n, np.int64), np.empty((n, most), np.int8)
+            for at, row in enumerate(
+                db.execute("SELECT passage_id, vector FROM vectors ORDER BY passage_id")
+            ):
+                ids[at], rows[at] = row[0], np.frombuffer(row[1], np.int8)
+        self._matrix.replace(ids, rows)
 
     # Search
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import simsimd
 
 _GROW = 1024
+_BACKGROUND_SAMPLE = 20_000
 _LEAST_BACKGROUND = 16
 
 
@@ -53,12 +54,12 @@ class VectorMatrix:
         """Memory of rows and ids."""
         return self._rows.nbytes + self._ids.nbytes
 
-    def replace(self, ids: Iterable[int], rows: npt.NDArray[np.int8]) -> None:
+    def replace(self, ids: npt.NDArray[np.int64], rows: npt.NDArray[np.int8]) -> None:
         """Hold exactly these rows."""
         with self._lock:
-            self._ids = np.fromiter(ids, np.int64)
+            self._ids = ids
             self._rows = np.ascontiguousarray(rows)
-            self._at = {int(i): n for n, i in enumerate(self._ids)}
+            self._at = {passage_id: n for n, passage_id in enumerate(ids.tolist())}
 
     def add(self, ids: Iterable[int], rows: npt.NDArray[np.int8]) -> None:
         """Append rows."""
@@ -114,7 +115,8 @@ class VectorMatrix:
                 return [], None
             background = None
             if len(cosines) >= _LEAST_BACKGROUND:
-                far = np.sort(cosines)[: max(_LEAST_BACKGROUND // 2, int(len(cosines) * 0.95))]
+                some = cosines[:: max(1, len(cosines) // _BACKGROUND_SAMPLE)]
+                far = np.sort(some)[: max(_LEAST_BACKGROUND // 2, int(len(some) * 0.95))]
                 background = Background(float(far.mean()), float(far.std()), len(cosines))
             top = np.argpartition(-cosines, k - 1)[:k]
             # Ties are broken by id, so that the order never depends on where a row happens to lie.

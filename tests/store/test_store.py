@@ -276,3 +276,75 @@ def test_conversations_are_kept_and_forgotten(store: Store) -> None:
     store.delete_conversation(one)
     store.add_turn(one, "还在吗？", {"answer": "不在。"})
     assert store.conversations() == []
+
+
+def test_file_removed_by_its_owner_while_it_was_read_stays_removed(store: Store) -> None:
+    store.note_file(b"a.txt", 1, 1)
+
+    store.ignore_file(b"a.txt")
+    passages = chunk([Block(OLD)])
+    store.commit_document(b"a.txt", b"x" * 32, 1, ParsedMeta("txt", "t"), passages)
+
+    assert store.files()[0].state == "ignored"
+    assert store.stats()["documents"] == 0
+    assert found(store, "旧句") == []
+    assert store.check() == []
+
+
+def test_file_forgotten_while_it_was_read_leaves_nothing(store: Store) -> None:
+    store.note_file(b"a.txt", 1, 1)
+
+    store.forget_file(b"a.txt")
+    store.commit_document(b"a.txt", b"x" * 32, 1, ParsedMeta("txt", "t"), chunk([Block(OLD)]))
+
+    assert store.stats()["documents"] == 0
+    assert store.check() == []
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["new bytes", "known bytes"])
+def test_change_seen_while_a_file_was_read_is_read_too(store: Store, is_known: bool) -> None:
+    if is_known:
+        put(store, b"same.txt", OLD)
+    noted = store.note_file(b"a.txt", len(OLD), 1)
+
+    store.note_file(b"a.txt", len(NEW), 2)
+    digest = hashlib.sha256(OLD.encode()).digest()
+    if store.link_existing(b"a.txt", digest, noted) is None:
+        passages = chunk([Block(OLD)])
+        store.commit_document(
+            b"a.txt", digest, len(OLD), ParsedMeta("txt", "t"), passages, noted=noted
+        )
+
+    file = store.file(b"a.txt")
+    assert file is not None
+    assert (file.state, file.mtime_ns) == ("seen", 2)
+    assert len(found(store, "旧句")) == 1, "the text read so far is good until the next"
+
+
+def test_row_of_pending_work_and_states_never_disagree(store: Store) -> None:
+    assert store.jobs() == []
+
+    store.note_file(b"a.txt", 1, 1)
+    assert [(job["kind"], job["what"]) for job in store.jobs()] == [("parse", "a.txt")]
+
+    put(store, b"a.txt", OLD)
+    assert [job["kind"] for job in store.jobs()] == ["embed"]
+
+    embed(store)
+    assert store.jobs() == []
+
+
+def test_collection_name_with_wildcards_or_other_case_matches_only_itself(store: Store) -> None:
+    put(store, b"a_b/one.txt", OLD)
+    put(store, b"axb/two.txt", NEW)
+    put(store, b"A_B/three.txt", OLD + NEW)
+
+    def collections(name: str) -> set[str]:
+        hits = store.keyword_search(query_terms("句子"), 10, name).hits
+        rows = store.get_passages([pid for pid, _ in hits], name)
+        return {row.collection for row in rows.values()}
+
+    assert collections("a_b") == {"a_b"}
+    assert collections("a%") == set()
+    assert store.has_passages("a_b")
+    assert not store.has_passages("a")
