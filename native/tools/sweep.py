@@ -23,7 +23,7 @@ REQUIRED = [
     *("ADD", "CONT", "CPY", "GEGLU", "GELU", "GET_ROWS", "MUL", "MUL_MAT"),
     *("NORM", "RMS_NORM", "ROPE", "SCALE", "SET_ROWS", "SOFT_MAX", "SWIGLU"),
 ]
-# "  ADD(type=f32): OK"; a failing comparison is named in front: "[ADD] ERR = 1 > 0.1   ADD(..): FAIL".
+# "  ADD(type=f32): OK"; a failure is named in front: "[ADD] ERR = 1 > 0.1   ADD(..): FAIL".
 LINE = re.compile(r"^(?P<why>.*?) {2,}(?P<op>[A-Z][A-Z0-9_]*)\((?P<params>.*)\): (?P<rest>.*)$")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 DEFAULT_CONFIG = '{"chip": "310B4", "threads": 2}'
