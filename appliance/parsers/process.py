@@ -7,19 +7,20 @@ import dataclasses
 import json
 import os
 import select
+import socket
 import subprocess
 import sys
-import tempfile
 import threading
-from pathlib import Path
 from typing import Any
 
 from appliance import errors
-from appliance.errors import IngestError, LimitExceededError, ParseFailedError
+from appliance.errors import IngestError, LimitExceededError, NoTextError, ParseFailedError
 from appliance.parsers.base import Block, Limits, PageProblem, ParsedDocument
 
 _GRACE_S = 10.0
 """How much longer than a parse may take the worker is waited for before it is replaced."""
+
+_REPLY_BYTES = 1 << 16
 
 
 class ParserProcess:
@@ -27,6 +28,9 @@ class ParserProcess:
 
     def __init__(self) -> None:
         self._worker: subprocess.Popen[bytes] | None = None
+        self._line: socket.socket | None = None
+        self._n_kills = 0
+        self._is_closed = False
         self._lock = threading.Lock()
 
     def parse(self, path: bytes, name: str, limits: Limits) -> ParsedDocument:
@@ -39,25 +43,29 @@ class ParserProcess:
 
         Raises:
             IngestError: a subclass with the reason this file cannot be read.
+            OSError: the system lacks memory, processes or descriptors; not the file's fault.
         """
         size = self._size_of(path)
         if size > limits.max_file_bytes:
             raise LimitExceededError("file_too_large", size=size, limit=limits.max_file_bytes)
         if size == 0:
-            raise errors.NoTextError("empty_file")
-        with tempfile.TemporaryDirectory(prefix="appliance-parse-") as folder:
-            output = Path(folder) / "document.json"
-            reply = self._ask(
-                {
-                    "path": base64.b64encode(path).decode("ascii"),
-                    "name": name,
-                    "limits": dataclasses.asdict(limits),
-                    "output": str(output),
-                },
-                limits.max_seconds + _GRACE_S,
-            )
+            raise NoTextError("empty_file")
+        request = {
+            "path": base64.b64encode(path).decode("ascii"),
+            "name": name,
+            "limits": dataclasses.asdict(limits),
+        }
+        # In memory and without a name: the text of a document never touches another disk, and a
+        # full /tmp is nothing that a file could be blamed for.
+        output = os.memfd_create("appliance-document")
+        try:
+            reply = self._ask(request, output, limits.max_seconds)
             if "error" not in reply:
-                reply = json.loads(output.read_text(encoding="utf-8"))
+                os.lseek(output, 0, os.SEEK_SET)
+                with open(output, "rb", closefd=False) as content:
+                    reply = json.load(content)
+        finally:
+            os.close(output)
         if "error" in reply:
             raise _error_of(reply["error"])
         return _document_of(reply["ok"])
@@ -66,12 +74,19 @@ class ParserProcess:
         """Stop the worker and whatever it runs; the next ``parse`` starts another."""
         with self._lock:
             worker, self._worker = self._worker, None
+            line, self._line = self._line, None
+            self._n_kills += 1
         if worker is not None:
             worker.kill()
             worker.wait()
-            for pipe in (worker.stdin, worker.stdout):
-                if pipe is not None:
-                    pipe.close()
+        if line is not None:
+            line.close()
+
+    def close(self) -> None:
+        """Stop the worker for good: a ``parse`` that has not begun by now never starts one."""
+        with self._lock:
+            self._is_closed = True
+        self.kill()
 
     def _size_of(self, path: bytes) -> int:
         try:
@@ -81,33 +96,65 @@ class ParserProcess:
         except OSError as error:
             raise ParseFailedError("file_unreadable") from error
 
-    def _ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        worker = self._started()
-        if worker.stdin is None or worker.stdout is None:
-            raise ParseFailedError("parse_crashed", signal="no pipe")
-        try:
-            worker.stdin.write(json.dumps(request).encode() + b"\n")
-            worker.stdin.flush()
-            ready, _, _ = select.select([worker.stdout], [], [], timeout_s)
-            line = worker.stdout.readline() if ready else b""
-        except (BrokenPipeError, ValueError):
-            line = b""
-        if not line:
+    def _ask(self, request: dict[str, Any], output: int, max_seconds: float) -> dict[str, Any]:
+        n_kills = self._n_kills
+        for is_last in (False, True):
+            reply = self._exchange(json.dumps(request).encode(), output, max_seconds + _GRACE_S)
+            if reply is None:
+                # Not even the server answered: it is stuck, as in a read from a dying disk.
+                self.kill()
+                raise LimitExceededError("parse_timeout", seconds=max_seconds)
+            if reply:
+                answer: dict[str, Any] = json.loads(reply)
+                if "busy" in answer:
+                    raise OSError(answer["busy"], os.strerror(answer["busy"]))
+                return answer
+            if is_last or self._n_kills != n_kills:
+                break
+            # The server reads no file itself, so its end (the kernel was short of memory) says
+            # nothing about this one: it gets a second server before it is blamed.
             self.kill()
-            raise ParseFailedError("parse_crashed", signal="worker")
-        reply: dict[str, Any] = json.loads(line)
-        return reply
+            n_kills = self._n_kills
+        self.kill()
+        raise ParseFailedError("parse_crashed", signal="worker")
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _exchange(self, request: bytes, output: int, timeout_s: float) -> bytes | None:
+        """Return the reply; empty when the worker is gone, None when it did not answer in time."""
+        line = self._started()
+        try:
+            socket.send_fds(line, [request], [output])
+            ready, _, _ = select.select([line], [], [], timeout_s)
+            return line.recv(_REPLY_BYTES) if ready else None
+        except (ConnectionError, BrokenPipeError, ValueError):
+            return b""
+        except OSError:
+            # ``kill`` closed the line in another thread.
+            if line.fileno() == -1:
+                return b""
+            raise
+
+    def _started(self) -> socket.socket:
         with self._lock:
-            if self._worker is None or self._worker.poll() is not None:
-                self._worker = subprocess.Popen(  # noqa: S603 - our own module, no shell
-                    [sys.executable, "-m", "appliance.parsers.worker"],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                )
-            return self._worker
+            if self._is_closed:
+                raise ParseFailedError("stopped")
+            if self._worker is not None and self._line is not None:
+                if self._worker.poll() is None:
+                    return self._line
+                self._line.close()
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                try:
+                    self._worker = subprocess.Popen(  # noqa: S603 - our own module, no shell
+                        [sys.executable, "-m", "appliance.parsers.worker"],
+                        stdin=theirs.fileno(),
+                        stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL,
+                    )
+                except BaseException:
+                    ours.close()
+                    raise
+            self._line = ours
+            return ours
 
 
 def _error_of(error: dict[str, Any]) -> IngestError:

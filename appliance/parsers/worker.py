@@ -1,14 +1,18 @@
-"""One file in one child process: limits first, then parse, then one JSON object on a pipe.
+"""One file in one child process: limits first, then parse, then one JSON object back.
 
 ``python -m appliance.parsers.worker`` is a small server that the parent starts once. It imports a
 parser when the first file needs it and forks a grandchild for every file, so that a file pays for a
 fork and not for a start of Python, and a crash, a bomb or an endless loop costs that grandchild.
 
-Requests are lines on standard input: ``{"path": <base64 of bytes>, "name", "limits", "output"}``.
-For each, one line comes back on standard output: ``{"ok": true}`` or ``{"error": {...}}``. The
-document itself comes back in the file named ``output``, so that a large one never fills a pipe.
-Limits: address space and CPU time by ``setrlimit``, wall-clock by the server, file growth by
-``RLIMIT_FSIZE``. When the daemon dies, so does the server, and with it the grandchild (PDEATHSIG).
+Standard input is a ``SOCK_SEQPACKET`` socket, so that a message is whole or absent. A request is
+``{"path": <base64 of bytes>, "name", "limits"}`` and carries the descriptor of an anonymous file in
+memory, which the grandchild writes the document to, so that a large one never fills a pipe. For
+each request one message comes back: ``{"ok": true}``, ``{"error": {...}}``, or ``{"busy": errno}``
+when the system had no process or memory to spare, which is no fault of the file.
+
+Limits: address space and CPU time by ``setrlimit``, wall-clock by the server, the document's size
+by ``RLIMIT_FSIZE``. When the daemon dies, so does the server, and with it the grandchild
+(PDEATHSIG).
 """
 
 from __future__ import annotations
@@ -17,13 +21,14 @@ import base64
 import contextlib
 import ctypes
 import dataclasses
+import errno
 import json
 import os
 import resource
 import signal
+import socket
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from appliance.errors import ApplianceError, LimitExceededError, ParseFailedError
@@ -33,35 +38,42 @@ from appliance.parsers.registry import parser_for
 _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.005
 _CPU_SLACK_S = 2
+_REQUEST_BYTES = 1 << 16
 
 
 def main() -> int:
-    """Serve requests until standard input closes."""
-    _die_with_parent()
-    # Nothing a parser prints may be taken for an answer.
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    """Serve requests until the daemon closes its end of standard input."""
+    _die_with_parent(os.getppid())
+    line = socket.socket(fileno=os.dup(0))
+    # Nothing a parser reads or prints may meet the protocol.
     quiet = os.open(os.devnull, os.O_RDWR)
-    os.dup2(quiet, 1)
-    os.dup2(quiet, 2)
-    for line in sys.stdin:
-        answers.write(json.dumps(_serve(json.loads(line))) + "\n")
-        answers.flush()
-    return 0
+    for number in (0, 1, 2):
+        os.dup2(quiet, number)
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(line, _REQUEST_BYTES, 1)
+        if not message or not descriptors:
+            return 0
+        try:
+            reply = _serve(json.loads(message), descriptors[0])
+        except OSError as error:
+            reply = {"busy": error.errno or errno.EAGAIN}
+        finally:
+            os.close(descriptors[0])
+        line.send(json.dumps(reply).encode())
 
 
-def _serve(request: dict[str, Any]) -> dict[str, Any]:
+def _serve(request: dict[str, Any], output: int) -> dict[str, Any]:
     limits = Limits(**request["limits"])
-    output = Path(request["output"])
     with contextlib.suppress(ApplianceError):
         parser_for(request["name"])  # import it here, once, instead of in every grandchild
+    server = os.getpid()
     pid = os.fork()
     if pid == 0:
         # The grandchild; os._exit keeps it from running the server's clean-up.
         try:
-            _die_with_parent()
+            _die_with_parent(server)
             _limit(limits)
-            output.write_text(json.dumps(_parse(request, limits)), encoding="utf-8")
-            os._exit(0)
+            os._exit(_write(output, _parse(request, limits)))
         except MemoryError:
             os._exit(_EXIT_MEMORY)
         except BaseException:  # noqa: BLE001 - reported as a crash of this file by the exit status
@@ -79,6 +91,8 @@ def _serve(request: dict[str, Any]) -> dict[str, Any]:
         return _error(
             LimitExceededError("parse_memory", limit_mib=limits.max_memory_bytes // (1 << 20))
         )
+    if code == _EXIT_TEXT:
+        return _error(LimitExceededError("too_much_text", limit=limits.max_text_chars))
     if code != 0:
         return _error(ParseFailedError("parse_crashed", signal=f"exit {code}"))
     return {"ok": True}
@@ -86,6 +100,20 @@ def _serve(request: dict[str, Any]) -> dict[str, Any]:
 
 _EXIT_MEMORY = 3
 _EXIT_CRASH = 4
+_EXIT_TEXT = 5
+
+
+def _write(output: int, tree: dict[str, Any]) -> int:
+    """Write the answer; returns the exit status."""
+    try:
+        with open(output, "wb", closefd=False) as file:
+            file.write(json.dumps(tree).encode())
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            return _EXIT_TEXT
+        # The file lies in memory, and memory is all it can lack.
+        return _EXIT_MEMORY if error.errno in (errno.ENOSPC, errno.ENOMEM) else _EXIT_CRASH
+    return 0
 
 
 def _parse(request: dict[str, Any], limits: Limits) -> dict[str, Any]:
@@ -138,9 +166,12 @@ def _wait(pid: int, seconds: float) -> int | None:
         pause = min(pause * 1.5, _POLL_S * 4)
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(parent: int) -> None:
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        # It died before the line above could have told us.
+        os._exit(_EXIT_CRASH)
 
 
 if __name__ == "__main__":
