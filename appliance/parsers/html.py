@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import re
 from pathlib import Path
 
@@ -16,7 +18,8 @@ _HIDDEN_TAGS = (
     "[hidden],[aria-hidden=true]"
 )
 _HIDDEN_STYLE = re.compile(
-    r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0|opacity\s*:\s*0(?![.\d])",
+    r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)"
+    r"|(?:font-size|opacity)\s*:\s*0*(?:0|\.0+|0\.0+)(?![.\d])",
     re.IGNORECASE,
 )
 _DECLARED = re.compile(rb"""charset\s*=\s*["']?\s*([A-Za-z0-9_-]{2,20})""", re.IGNORECASE)
@@ -27,6 +30,10 @@ _BLOCK_TAGS = frozenset(
     """.split()  # noqa: SIM905 - a list of words reads best as words
 )
 _HEADING = re.compile(r"^h[1-6]$")
+# Codecs of web pages; Python knows others by name (punycode, unicode_escape) that are not.
+_TEXT_CODEC = re.compile(
+    r"^(?:utf-8|gb18030|big5|big5hkscs|hz|shift_jis|cp932|euc_|iso2022_jp|iso8859-|cp\d|koi8)"
+)
 
 
 class HtmlParser:
@@ -46,19 +53,37 @@ class HtmlParser:
 
 
 def _decode_page(raw: bytes) -> tuple[str, str]:
-    declared = _DECLARED.search(raw[:4096])
-    if declared:
-        name = declared.group(1).decode("ascii")
-        # Pages that say gb2312 or gbk use characters of the superset; browsers read them so too.
-        name = "gb18030" if name.lower() in ("gb2312", "gbk") else name
-        try:
-            return raw.decode(name), name.lower()
-        except (LookupError, UnicodeDecodeError):
-            pass
+    """Decode as browsers do: a mark first, then what the page says, then what the bytes say."""
     decoded = decode(raw)
+    found = _DECLARED.search(raw[:4096])
+    declared = _declarable(found.group(1).decode("ascii")) if found else None
+    # Strict UTF-8 with characters in it is hardly ever an accident, whatever the page claims.
+    is_certain = decoded is not None and (
+        decoded.encoding.startswith("utf-") and decoded.n_replaced == 0 and not raw.isascii()
+    )
+    if declared and not is_certain:
+        with contextlib.suppress(UnicodeDecodeError):
+            return raw.decode(declared), declared
     if decoded is None:
         raise ParseFailedError("not_text")
     return decoded.text, decoded.encoding
+
+
+def _declarable(name: str) -> str | None:
+    """Return the codec for the name in a page, None for one that cannot be meant.
+
+    Follows the Encoding Standard where it matters: gb2312 and gbk mean their superset, latin-1
+    means windows-1252, and a page whose declaration is readable as ASCII is not in UTF-16.
+    """
+    try:
+        codec = codecs.lookup(name).name
+    except LookupError:
+        return None
+    if codec in ("gb2312", "gbk"):
+        return "gb18030"
+    if codec in ("iso8859-1", "ascii"):
+        return "cp1252"
+    return codec if _TEXT_CODEC.match(codec) else None
 
 
 def blocks_of(html: str) -> tuple[list[Block], str]:
