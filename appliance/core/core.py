@@ -142,11 +142,7 @@ class Core:
 
     def reindex_all(self) -> int:
         """Read every file again and make every vector anew; returns the number of files."""
-        known = self._store.files()
-        for file in known:
-            self._store.requeue_file(file.path)
-        self._ingest.poke()
-        return len(known)
+        return self._ingest.rebuild()
 
     def upload(self, name: str, content: BinaryIO, collection: str = "") -> str:
         """Write an upload into the inbox, whole or not at all; never over another file.

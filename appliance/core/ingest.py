@@ -11,19 +11,28 @@ question never waits for more than one of them.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import logging
 import os
+import stat
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
+
+import numpy as np
+import numpy.typing as npt
 
 from appliance.config import Config
 from appliance.engine.base import Embedder, Priority
 from appliance.errors import (
+    ApplianceError,
+    ContextOverflowError,
     EngineError,
+    Fact,
     IngestError,
     LimitExceededError,
     ModelError,
@@ -33,6 +42,7 @@ from appliance.errors import (
 )
 from appliance.parsers.base import Limits, ParsedDocument
 from appliance.parsers.process import ParserProcess
+from appliance.parsers.registry import SUFFIXES
 from appliance.store import FileRow, ParsedMeta, Store
 from appliance.system.clock import Clock
 from appliance.text.chunk import NewPassage, chunk, estimate_tokens
@@ -43,6 +53,9 @@ _MOST_ATTEMPTS = 3
 _HASH_BLOCK = 1 << 20
 _EMBED_BATCH = 16
 _RETRY_S = 5.0
+_REBUILD = "rebuild_vectors_of"
+"""Where the store keeps the embedder whose vectors the owner allowed to replace."""
+
 _EMBED_CONTEXT = 480
 """Tokens of a passage no estimate may exceed: E5 reads 512, prefix and specials included."""
 
@@ -94,15 +107,26 @@ class IngestWorker:
         """Stop at the next safe point, ending a running parse; idempotent."""
         self._stopping.set()
         self._wake.set()
-        self._parser.kill()
+        self._parser.close()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        self._parser.kill()
 
     def poke(self) -> None:
         """Look for work now."""
         self._wake.set()
+
+    def rebuild(self) -> int:
+        """Make every document and vector anew, with the embedder there is; returns how many files.
+
+        Durable: a restart goes on with it. What is there stays searchable until it is replaced.
+        """
+        self._store.set_meta(_REBUILD, self._store.embedder_id() or "")
+        known = self._store.files()
+        for file in known:
+            self._store.requeue_file(file.path)
+        self.poke()
+        return len(known)
 
     def steps(self) -> int:
         """A counter that moves while the thread lives and gets on."""
@@ -131,22 +155,49 @@ class IngestWorker:
         return sum(n for _, n in recent[1:]) / seconds if seconds > 0 else None
 
     def _run(self) -> None:
+        is_first = True
         while not self._stopping.is_set():
             self._n_steps += 1
             self._wake.clear()
             try:
+                if is_first:
+                    self._retry_failed()
+                    is_first = False
                 is_busy = self._one()
-                if is_busy:
-                    self._waiting_for = None
+                self._stand_still(None)
             except (StoreError, EngineError, ModelError) as error:
-                if self._stopping.is_set():
-                    break
                 # A full disk or a loading model ends by itself; work goes on where it stopped.
-                self._waiting_for = error.code
-                _log.warning("ingest waits: %s", error)
+                self._stand_still(error)
+                is_busy = False
+            except OSError as error:
+                # The system, not a file: no process, memory, descriptor or space to be had.
+                is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+                self._stand_still(
+                    StoreFullError(path=str(self._config.data))
+                    if is_full
+                    else IngestError("ingest_short", cause=os.strerror(error.errno or errno.EIO))
+                )
                 is_busy = False
             if not is_busy:
                 self._clock.wait(self._wake, _RETRY_S if self._waiting_for else 1.0)
+
+    def _stand_still(self, reason: ApplianceError | None) -> None:
+        """Show why work stands still, None for not; logged when it changes, not every retry."""
+        code = reason.code if reason is not None else None
+        if code != self._waiting_for and not self._stopping.is_set():
+            if reason is not None:
+                _log.warning("ingest waits: %s", reason)
+            else:
+                _log.info("ingest goes on")
+        self._waiting_for = code
+
+    def _retry_failed(self) -> None:
+        """Queue failed files again whose reason is gone: a limit was raised, a format came."""
+        limits = self._limits()
+        for file in self._store.files():
+            if file.error_code is not None and is_cured(file, limits):
+                _log.info("%s: %s no longer holds", file.display, file.error_code)
+                self._store.requeue_file(file.path)
 
     def _one(self) -> bool:
         """Do one piece of work; returns whether there was any."""
@@ -165,17 +216,17 @@ class IngestWorker:
         """Whether the file stood still for ``inbox.settle_s``; gone files are forgotten."""
         path = self._path(file)
         try:
-            stat = os.stat(path)  # noqa: PTH116 - bytes
+            found = os.stat(path)  # noqa: PTH116 - bytes
         except FileNotFoundError:
             self._store.forget_file(file.path)
             self._on_change()
             return False
         except OSError:
             return True  # reading it will say why
-        if (stat.st_size, stat.st_mtime_ns) != (file.size_bytes, file.mtime_ns):
-            self._store.note_file(file.path, stat.st_size, stat.st_mtime_ns)
+        if (found.st_size, found.st_mtime_ns) != (file.size_bytes, file.mtime_ns):
+            self._store.note_file(file.path, found.st_size, found.st_mtime_ns)
             return False
-        age_s = self._clock.time() - stat.st_mtime_ns / 1e9
+        age_s = self._clock.time() - found.st_mtime_ns / 1e9
         if 0 <= age_s < self._config.inbox.settle_s:
             return False
         if file.state == "seen":
@@ -189,17 +240,22 @@ class IngestWorker:
             if attempts > _MOST_ATTEMPTS:
                 raise ParseFailedError("parse_gave_up", attempts=_MOST_ATTEMPTS)
             self._take_in(file)
-        except StoreFullError:
-            self._store.undo_attempt(file.path)
-            raise
         except IngestError as error:
             if self._stopping.is_set():
+                # A clean stop is not the file's doing, however often it comes.
+                self._store.undo_attempt(file.path)
                 return
             if error.code == "file_vanished":
                 self._store.forget_file(file.path)
                 return
             _log.info("%s: %s", file.display, error)
             self._store.fail_file(file.path, error.code, error.facts)
+        except (StoreError, OSError):
+            # Nor is a full disk or a box without memory. If the store cannot even note that, the
+            # attempt counts, and the file's next change sets the count to zero.
+            with contextlib.suppress(StoreError):
+                self._store.undo_attempt(file.path)
+            raise
         finally:
             self._current = None
 
@@ -208,22 +264,29 @@ class IngestWorker:
         limits = self._limits()
         digest, size = self._hash(path, limits)
         self._store.set_file_state(file.path, "hashed")
-        if self._store.link_existing(file.path, digest, file) is not None:
+        if not file.is_asked_for and self._store.link_existing(file.path, digest, file) is not None:
             return
         name = os.fsdecode(os.path.basename(file.path))  # noqa: PTH119 - bytes
         document = self._parser.parse(path, name, limits)
         passages = self._chunk(document)
         if self._hash(path, limits)[0] != digest:
             # It changed while it was read; the new content is read as a change of its own.
-            stat = os.stat(path)  # noqa: PTH116 - bytes
-            self._store.renote_file(file.path, stat.st_size, stat.st_mtime_ns)
+            try:
+                found = os.stat(path)  # noqa: PTH116 - bytes
+            except OSError as error:
+                raise ParseFailedError("file_vanished") from error
+            self._store.renote_file(file.path, found.st_size, found.st_mtime_ns)
             return
         self._store.commit_document(file.path, digest, size, _meta(document), passages, noted=file)
 
     def _hash(self, path: bytes, limits: Limits) -> tuple[bytes, int]:
         digest, size = hashlib.sha256(), 0
         try:
-            with open(path, "rb") as content:  # noqa: PTH123 - bytes
+            # Not blocking: a pipe put in the file's place must not hold the thread for ever.
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(descriptor, "rb") as content:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise ParseFailedError("file_unreadable")
                 while block := content.read(_HASH_BLOCK):
                     size += len(block)
                     if size > limits.max_file_bytes:
@@ -237,6 +300,8 @@ class IngestWorker:
         except FileNotFoundError as error:
             raise ParseFailedError("file_vanished") from error
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+                raise
             if error.errno == errno.EIO:
                 raise ParseFailedError("file_io_error", cause=str(error)) from error
             raise ParseFailedError("file_unreadable") from error
@@ -271,15 +336,63 @@ class IngestWorker:
         embedder_id = self._embedder.embedder_id
         indexed_with = self._store.embedder_id()
         if indexed_with is not None and indexed_with != embedder_id:
-            self._waiting_for = "embedder_changed"
-            return False
-        vectors = self._embedder.embed(
-            [text for _, text in batch], "passage", Priority.INGEST_EMBED
-        )
+            if self._store.get_meta(_REBUILD) != indexed_with:
+                raise StoreError("embedder_changed", indexed_with=indexed_with)
+            self._store.reset_vectors(embedder_id)
+            self._store.set_meta(_REBUILD, "")
+            batch = self._store.pending_embeddings(_EMBED_BATCH)
+        vectors = self._vectors([text for _, text in batch])
         self._store.add_vectors(embedder_id, [pid for pid, _ in batch], vectors)
         self._recent.append((self._clock.monotonic(), len(batch)))
         self._on_change()
         return True
+
+    def _vectors(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return one unit vector per text; shape (len(texts), n_embd).
+
+        The size of a passage is an estimate made before the embedder was there. A text that turns
+        out too long for it (formulas, tables of symbols, encoded data) is embedded in halves, whose
+        mean stands for it, so that nothing is cut off and no other document waits for it.
+        """
+        try:
+            return self._embedder.embed(texts, "passage", Priority.INGEST_EMBED)
+        except ContextOverflowError:
+            if len(texts) > 1:
+                return np.concatenate([self._vectors([text]) for text in texts])
+            (text,) = texts
+            if len(text) < 2:
+                raise
+            middle = len(text) // 2
+            space = text.rfind(" ", len(text) // 4, middle) + 1
+            cut = space or middle
+            parts = self._vectors([text[:cut]]) * cut + self._vectors([text[cut:]]) * (
+                len(text) - cut
+            )
+            length = float(np.linalg.norm(parts)) or 1.0
+            return np.asarray(parts / length, dtype=np.float32)
+
+
+_LIMIT_OF: dict[str, Callable[[Limits], float]] = {
+    "file_too_large": lambda limits: limits.max_file_bytes,
+    "too_many_pages": lambda limits: limits.max_pages,
+    "archive_bomb": lambda limits: limits.max_inflated_bytes,
+    "parse_timeout": lambda limits: limits.max_seconds,
+    "parse_memory": lambda limits: limits.max_memory_bytes // (1 << 20),
+}
+"""The limit that a code is about, in the unit of the number its sentence names."""
+
+_NAMED_AS: dict[str, str] = {"parse_timeout": "seconds", "parse_memory": "limit_mib"}
+
+
+def is_cured(file: FileRow, limits: Limits) -> bool:
+    """Whether the reason why a file failed no longer holds under the limits in force."""
+    code = file.error_code
+    if code == "unsupported_format":
+        return PurePath(file.display).suffix.lower() in SUFFIXES
+    if code not in _LIMIT_OF:
+        return False
+    then: Fact = file.error_facts.get(_NAMED_AS.get(code, "limit"))
+    return isinstance(then, (int, float)) and _LIMIT_OF[code](limits) > then
 
 
 def _meta(document: ParsedDocument) -> ParsedMeta:

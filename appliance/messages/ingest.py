@@ -155,6 +155,12 @@ SENTENCES: dict[str, Sentence] = {
         "Check the disk or stick, then copy the file again.",
         "请检查磁盘或 U 盘，然后重新复制文件。",
     ),
+    "ingest_short": Sentence(
+        "Reading waits: the system has nothing to spare ({cause}).",
+        "读取暂停：系统资源不足（{cause}）。",
+        "Close other programs; work goes on by itself.",
+        "请关闭其他程序；之后会自动继续。",
+    ),
     "stopped": Sentence(
         "Reading was stopped because the box is shutting down.",
         "设备正在关机，读取已停止。",

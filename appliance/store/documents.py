@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from appliance.errors import Fact, NotFoundError
 from appliance.store.db import Database
 from appliance.store.rows import (
+    ASKED_FOR,
     DocumentRow,
     FileRow,
     FileState,
@@ -128,12 +129,17 @@ class DocumentsTable:
                 "UPDATE files SET attempts = attempts + 1 WHERE path = ? RETURNING attempts",
                 (path,),
             ).fetchone()
-            return int(row[0]) if row else 0
+            n = int(row[0]) if row else 0
+            return n - ASKED_FOR if n < 0 else n
 
     def undo_attempt(self, path: bytes) -> None:
         """Take back an attempt that the file was not to blame for (a full disk)."""
         with self._db.write() as db:
-            db.execute("UPDATE files SET attempts = max(0, attempts - 1) WHERE path = ?", (path,))
+            db.execute(
+                "UPDATE files SET attempts = attempts - 1"
+                " WHERE path = ? AND attempts NOT IN (0, ?)",
+                (path, ASKED_FOR),
+            )
 
     def renote(self, path: bytes, size_bytes: int, mtime_ns: int) -> None:
         """Record that a file changed while it was read, whatever its size and time say."""
@@ -145,12 +151,12 @@ class DocumentsTable:
             )
 
     def requeue(self, path: bytes) -> None:
-        """Have a file read again whatever its state."""
+        """Have a file read again whatever its state, and its document made anew."""
         with self._db.write() as db:
             db.execute(
-                "UPDATE files SET state = 'seen', attempts = 0, error_code = NULL,"
-                " error_facts = '{}', mtime_ns = mtime_ns WHERE path = ?",
-                (path,),
+                "UPDATE files SET state = 'seen', attempts = ?, error_code = NULL,"
+                " error_facts = '{}' WHERE path = ?",
+                (ASKED_FOR, path),
             )
 
     def fail(self, path: bytes, code: str, facts: dict[str, Fact]) -> list[int]:
@@ -374,7 +380,9 @@ class DocumentsTable:
         if row is None:
             return []
         db.execute(
-            "UPDATE files SET document_id = NULL, state = 'seen' WHERE document_id = ?", (row[0],)
+            "UPDATE files SET document_id = NULL, state = 'seen', attempts = 0"
+            " WHERE document_id = ?",
+            (row[0],),
         )
         return self._drop_if_unlinked(db, row[0])
 

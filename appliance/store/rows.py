@@ -11,6 +11,11 @@ from appliance.errors import Fact
 FileState = Literal["seen", "settled", "hashed", "linked", "failed", "ignored"]
 DocumentState = Literal["searchable", "ready", "partial"]
 
+ASKED_FOR = -1000
+"""Where ``attempts`` starts when the owner asked for a file to be read again: below zero, until it
+is read, the document of the same bytes that is already there will not do.
+"""
+
 
 @dataclass(frozen=True)
 class FileRow:
@@ -26,6 +31,11 @@ class FileRow:
     error_code: str | None
     error_facts: dict[str, Fact]
     attempts: int
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether the owner asked for it to be read again."""
+        return self.attempts < 0
 
 
 @dataclass(frozen=True)
