@@ -7,6 +7,7 @@ was off are all the same case.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -16,6 +17,7 @@ from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
 from appliance.core import Core
+from appliance.errors import NotFoundError, StoreError
 from appliance.frontends.dropfolder import scan
 from appliance.system.clock import Clock
 
@@ -92,9 +94,21 @@ class Inbox:
             )
         else:
             self._core.report("inbox", None)
-        difference = scan.compare(self._core.files(), picture, self._identities)
+        known = self._core.files()
+        difference = scan.compare(known, picture, self._identities)
         self._identities = {path: found.identity for path, found in picture.files.items()}
-        self._core.apply(difference.moved, difference.gone, self._noted(difference, picture))
+        try:
+            self._core.apply(difference.moved, difference.gone, self._noted(difference, picture))
+            for file in known:
+                if scan.is_readable_again(file, os.fsencode(self._folder), picture):
+                    with contextlib.suppress(NotFoundError):
+                        self._core.reindex(os.fsdecode(file.path))
+        except StoreError as error:
+            # A full disk, most likely. Nothing was changed, and the next look finds the same.
+            self._core.report("inbox store", error.code, error.facts)
+            self._identities = {}
+        else:
+            self._core.report("inbox store", None)
 
     def _noted(
         self, difference: scan.Difference, picture: scan.Picture

@@ -133,3 +133,12 @@ def compare(
         and (rows[path].size_bytes, rows[path].mtime_ns) != (found.size_bytes, found.mtime_ns)
     }
     return Difference(tuple(sorted(new | changed)), tuple(sorted(gone)), tuple(moved))
+
+
+def is_readable_again(file: FileRow, inbox: bytes, picture: Picture) -> bool:
+    """Whether a file that might not be read may be now: ``chmod`` changes neither size nor time."""
+    return (
+        file.error_code == "file_unreadable"
+        and file.path in picture.files
+        and os.access(os.path.join(inbox, file.path), os.R_OK)  # noqa: PTH118 - bytes
+    )
