@@ -15,6 +15,7 @@ namespace {
 thread_local Context * t_context = nullptr;
 thread_local const char * t_call = "a call";
 thread_local std::string t_error;
+thread_local std::string t_given; // what recent_error() handed out, valid until its next call
 
 // What is still alive, one per line.
 std::string leaks(const State & s) {
@@ -87,10 +88,9 @@ void set_error(std::string_view call, int code, std::string_view reason) {
 }
 
 const char * recent_error() {
-    thread_local std::string given;
-    given.swap(t_error);
+    t_given.swap(t_error);
     t_error.clear();
-    return given.empty() ? nullptr : given.c_str();
+    return t_given.empty() ? nullptr : t_given.c_str();
 }
 
 const char * current_call() {
