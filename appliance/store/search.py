@@ -18,6 +18,10 @@ _MOST_TERMS = 12
 _COMMON = 0.2
 """Share of passages above which a term says little; dropped while rarer ones exist."""
 
+_MOST_POSTINGS = 50_000
+"""Entries of the index that one query may walk through, rarest terms first: bounds its time at any
+size. Below some 20,000 passages it cuts nothing.
+"""
 
 IN_COLLECTION = (
     "(f.collection = :collection"
@@ -66,6 +70,7 @@ def keyword_search(
     stats, n = term_stats(db, terms)
     known = sorted((s for s in stats if s.df), key=lambda s: s.df)
     kept = [s for s in known if s.df <= max(1.0, _COMMON * n)][:_MOST_TERMS] or known[:_MOST_TERMS]
+    kept = _affordable(kept)
     if not kept:
         return KeywordHits((), stats, n)
     match = " OR ".join(f'"{s.term}"' for s in kept)
@@ -84,6 +89,18 @@ def keyword_search(
             values,
         ).fetchall()
     return KeywordHits(tuple((row[0], row[1]) for row in rows), stats, n)
+
+
+def _affordable(stats: Sequence[TermStat]) -> list[TermStat]:
+    """Return the rarest terms whose entries together stay below the limit, one at least."""
+    kept: list[TermStat] = []
+    n_postings = 0
+    for stat in stats:
+        n_postings += stat.df
+        if kept and n_postings > _MOST_POSTINGS:
+            break
+        kept.append(stat)
+    return kept
 
 
 def terms_with(db: Database, char: str, limit: int = 64) -> list[str]:

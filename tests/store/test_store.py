@@ -348,3 +348,19 @@ def test_collection_name_with_wildcards_or_other_case_matches_only_itself(store:
     assert collections("a%") == set()
     assert store.has_passages("a_b")
     assert not store.has_passages("a")
+
+
+def test_common_terms_are_left_out_beside_rare_ones_and_used_alone(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(20):
+        put(store, b"%d.txt" % n, f"图书馆第{n}号通知")
+    put(store, b"rare.txt", "图书馆的火警演习")
+
+    assert [store.get_passages([pid])[pid].path for pid in found(store, "图书馆火警")] == [
+        "rare.txt"
+    ]
+    assert len(found(store, "图书馆")) == 10
+
+    monkeypatch.setattr("appliance.store.search._MOST_POSTINGS", 5)
+    assert len(found(store, "图书馆")) == 10, "one term is looked up however common it is"
