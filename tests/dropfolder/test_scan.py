@@ -88,3 +88,18 @@ def test_walk_follows_no_link_out_and_no_circle(tmp_path: Path) -> None:
     os.mkfifo(inbox / "pipe.txt")
 
     assert sorted(scan.take(bytes(inbox)).files) == [b"in.txt", b"real.txt", b"sub/deep.txt"]
+
+
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_unreadable_file_is_tried_again_once_it_may_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_readable: bool
+) -> None:
+    # The tests may run as root, who may read everything; so the kernel's answer is given here.
+    monkeypatch.setattr(os, "access", lambda path, mode: is_readable)
+    failed = FileRow(b"a", "a", "", 1, 1, "failed", None, "file_unreadable", {}, 1)
+    damaged = FileRow(b"b", "b", "", 1, 1, "failed", None, "damaged", {}, 1)
+    shot = picture(a=(1, 1, 1), b=(1, 1, 2))
+
+    assert scan.is_readable_again(failed, bytes(tmp_path), shot) is is_readable
+    assert not scan.is_readable_again(damaged, bytes(tmp_path), shot)
+    assert not scan.is_readable_again(failed, bytes(tmp_path), picture())
