@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pypdfium2 as pdfium
 from docx import Document
+from docx.oxml import parse_xml
+from docx.oxml.ns import nsdecls
 from fpdf import FPDF
 from fpdf.enums import AccessPermission
 
@@ -40,6 +42,16 @@ def docx(path: Path, parts: Sequence[tuple[str, int | None]]) -> Path:
             document.add_heading(text, level)
     table = document.add_table(rows=1, cols=2)
     table.rows[0].cells[0].text, table.rows[0].cells[1].text = "第一节", "8:10"
+    document.save(str(path))
+    return path
+
+
+def docx_of(path: Path, *parts: str) -> Path:
+    """A DOCX whose body is the given XML, prefix ``w`` bound."""
+    document = Document()
+    body = document.element.body
+    for part in parts:
+        body.insert(len(body) - 1, parse_xml(part.replace(">", f" {nsdecls('w')}>", 1)))
     document.save(str(path))
     return path
 

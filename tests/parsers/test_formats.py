@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -100,6 +105,99 @@ def test_html_of_an_old_page_in_gbk_is_read(parser: ParserProcess, tmp_path: Pat
     path.write_bytes('<meta charset="gb2312"><p>镕基朱</p>'.encode("gb18030"))
 
     assert parse(parser, path).blocks[0].text == "镕基朱"
+
+
+@pytest.mark.parametrize(
+    ("style", "is_seen"),
+    [
+        ("font-size:0.8em", True),
+        ("font-size: 0.05rem", True),
+        ("opacity:0.9", True),
+        ("font-size:0", False),
+        ("font-size: 0.0px", False),
+        ("opacity: 0", False),
+        ("color:red; VISIBILITY : hidden", False),
+    ],
+)
+def test_html_style_hides_only_what_nobody_sees(
+    parser: ParserProcess, tmp_path: Path, style: str, is_seen: bool
+) -> None:
+    path = tmp_path / "a.html"
+    path.write_text(f'<p>always</p><p style="{style}">sometimes</p>', encoding="utf-8")
+
+    text = " ".join(block.text for block in parse(parser, path).blocks)
+
+    assert "always" in text
+    assert ("sometimes" in text) is is_seen
+
+
+@pytest.mark.parametrize(
+    ("declared", "encoding"),
+    [
+        ("utf-8", "gb18030"),
+        ("utf-16", "utf-8"),
+        ("iso-8859-1", "utf-8"),
+        ("unicode_escape", "utf-8"),
+        ("no-such-thing", "gb18030"),
+        ("big5", "utf-16"),
+    ],
+)
+def test_html_is_read_as_it_is_not_as_it_says(
+    parser: ParserProcess, tmp_path: Path, declared: str, encoding: str
+) -> None:
+    path = tmp_path / "a.html"
+    text = "图书馆的开放时间是九点到五点，请大家不要带食物进来。"
+    path.write_bytes(f'<meta charset="{declared}"><p>{text}</p>'.encode(encoding))
+
+    assert parse(parser, path).blocks[0].text == text
+
+
+@pytest.mark.parametrize("kind", ["pdf", "docx", "txt", "html", "md"])
+def test_name_in_gbk_bytes_is_no_obstacle(parser: ParserProcess, tmp_path: Path, kind: str) -> None:
+    plain = tmp_path / f"a.{kind}"
+    if kind == "pdf":
+        files.pdf(plain, ["Hello."])
+    elif kind == "docx":
+        files.docx(plain, [("Hello.", None)])
+    else:
+        plain.write_text("Hello.")
+    path = plain.rename(tmp_path / os.fsdecode(f"教案.{kind}".encode("gbk")))
+
+    found = parse(parser, path)
+
+    assert found.blocks[0].text == "Hello."
+
+
+def test_docx_text_in_controls_and_insertions_is_read_deleted_and_hidden_is_not(
+    parser: ParserProcess, tmp_path: Path
+) -> None:
+    def run(text: str, kind: str = "t", properties: str = "") -> str:
+        return f'<w:r>{properties}<w:{kind} xml:space="preserve">{text}</w:{kind}></w:r>'
+
+    def cell(text: str, properties: str = "") -> str:
+        return f"<w:tc><w:tcPr>{properties}</w:tcPr><w:p>{run(text)}</w:p></w:tc>"
+
+    path = files.docx_of(
+        tmp_path / "a.docx",
+        f"<w:p>{run('开头')}</w:p>",
+        f"<w:sdt><w:sdtContent><w:p>{run('控件里')}</w:p></w:sdtContent></w:sdt>",
+        f"<w:p>{run('留下，')}<w:ins w:id='1'>{run('加上')}</w:ins>"
+        f"<w:del w:id='2'>{run('删掉', 'delText')}</w:del></w:p>",
+        f"<w:p>{run('看不见', properties='<w:rPr><w:vanish/></w:rPr>')}</w:p>",
+        f"<w:p><w:hyperlink>{run('链接')}</w:hyperlink></w:p>",
+        f"<w:tbl><w:tr>{cell('周一', '<w:vMerge w:val=' + chr(34) + 'restart' + chr(34) + '/>')}"
+        f"{cell('语文')}</w:tr><w:tr>{cell('', '<w:vMerge/>')}{cell('数学')}</w:tr></w:tbl>",
+    )
+
+    found = parse(parser, path)
+
+    assert [block.text for block in found.blocks] == [
+        "开头",
+        "控件里",
+        "留下，加上",
+        "链接",
+        "周一 | 语文\n周一 | 数学",
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(p.name for p in SAMPLES.iterdir()))
@@ -230,6 +328,93 @@ def test_killed_worker_is_replaced(tmp_path: Path) -> None:
         assert parse(process, path).blocks[0].text == "一。"
     finally:
         process.kill()
+
+
+def test_worker_that_died_by_itself_costs_no_file(tmp_path: Path) -> None:
+    process = ParserProcess()
+    path = tmp_path / "a.txt"
+    path.write_text("一。", encoding="utf-8")
+    try:
+        parse(process, path)
+        assert process._worker is not None
+        os.kill(process._worker.pid, signal.SIGKILL)
+        assert parse(process, path).blocks[0].text == "一。"
+    finally:
+        process.kill()
+
+
+def test_closed_process_starts_no_worker(tmp_path: Path) -> None:
+    process = ParserProcess()
+    path = tmp_path / "a.txt"
+    path.write_text("一。", encoding="utf-8")
+    process.close()
+
+    with pytest.raises(IngestError) as caught:
+        parse(process, path)
+
+    assert caught.value.code == "stopped"
+    assert process._worker is None
+
+
+def test_hundred_files_leave_no_descriptor_and_no_child(tmp_path: Path) -> None:
+    process = ParserProcess()
+    path = tmp_path / "a.txt"
+    path.write_text("一。", encoding="utf-8")
+    try:
+        parse(process, path)
+        before = n_descriptors("self")
+        assert process._worker is not None
+        server = process._worker.pid
+        server_before = n_descriptors(server)
+        for _ in range(100):
+            parse(process, path)
+        assert n_descriptors("self") == before
+        assert n_descriptors(server) == server_before
+        assert Path(f"/proc/{server}/task/{server}/children").read_text() == ""
+    finally:
+        process.kill()
+
+
+def n_descriptors(pid: int | str) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def test_parser_ends_with_the_daemon(tmp_path: Path) -> None:
+    bomb = files.pdf_flate_bomb(tmp_path / "bomb.pdf", 512 * MIB)
+    program = (
+        "import sys, threading, time; from appliance.parsers.process import ParserProcess;"
+        "from appliance.parsers.base import Limits; p = ParserProcess();"
+        "t = threading.Thread(target=p.parse, args=(sys.argv[1].encode(), 'bomb.pdf', Limits()));"
+        "t.start()\nwhile p._worker is None: time.sleep(0.01)\n"
+        "print(p._worker.pid, flush=True); t.join()"
+    )
+    daemon = subprocess.Popen(
+        [sys.executable, "-c", program, str(bomb)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    with daemon:
+        assert daemon.stdout is not None
+        server = int(daemon.stdout.readline())
+        children = Path(f"/proc/{server}/task/{server}/children")
+        deadline = time.monotonic() + 20.0
+        while not (running := children.read_text().split()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        daemon.kill()
+
+    for pid in [server, int(running[0])]:
+        while is_running(pid):
+            assert time.monotonic() < deadline, f"process {pid} outlived the daemon"
+            time.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rsplit(")", 1)[1].split()[0] not in "ZX"
 
 
 def outcome(parser: ParserProcess, path: Path, limits: Limits) -> str | None:
