@@ -16,7 +16,7 @@ from appliance.frontends.terminal.layout import clean
 _POLL_S = 0.25
 
 # While these hold the worker back, waiting helps; anything else needs a person.
-_PASSES_BY_ITSELF = frozenset({"engine_stopped", "store_full", "queue_full"})
+_PASSES_BY_ITSELF = frozenset({"engine_stopped", "store_full", "queue_full", "ingest_short"})
 
 
 def list_files(arguments: Namespace, output: Output) -> int:

@@ -217,7 +217,11 @@ class Core:
 
     def problems(self) -> list[tuple[str, dict[str, Fact]]]:
         """Return standing problems as (code, facts)."""
-        return list(self._problems.values())
+        found = list(self._problems.values())
+        standing = self._ingest.standing()
+        if standing is not None and standing[0] not in (code for code, _ in found):
+            found.append(standing)
+        return found
 
     def engine_status(self) -> EngineStatus:
         """Return a snapshot of the engine."""

@@ -96,6 +96,7 @@ class IngestWorker:
         self._n_steps = 0
         self._current: str | None = None
         self._waiting_for: str | None = None
+        self._standing: tuple[str, dict[str, Fact]] | None = None
         self._recent: deque[tuple[float, int]] = deque(maxlen=20)
 
     def start(self) -> None:
@@ -190,6 +191,13 @@ class IngestWorker:
             else:
                 _log.info("ingest goes on")
         self._waiting_for = code
+        # A model that is loading, or missing, is the engine's to report.
+        is_ours = isinstance(reason, (StoreError, IngestError))
+        self._standing = (reason.code, reason.facts) if reason is not None and is_ours else None
+
+    def standing(self) -> tuple[str, dict[str, Fact]] | None:
+        """Return why reading or embedding stands still as (code, facts), None when it does not."""
+        return self._standing
 
     def _retry_failed(self) -> None:
         """Queue failed files again whose reason is gone: a limit was raised, a format came."""

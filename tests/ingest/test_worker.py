@@ -186,9 +186,11 @@ def test_shortage_of_the_system_is_waited_out(
     monkeypatch: pytest.MonkeyPatch, inside: Inside, number: int
 ) -> None:
     seen: list[str | None] = []
+    shown: list[str] = []
 
     def short(n: int, path: bytes) -> None:
         seen.append(inside.box.core.progress().waiting_for)
+        shown.extend(code for code, _ in inside.box.core.problems())
         if n <= 5:  # more often than a file may be tried
             raise OSError(number, os.strerror(number))
 
@@ -199,7 +201,9 @@ def test_shortage_of_the_system_is_waited_out(
 
     assert finds(inside, "最后读到") == ["a.txt"]
     assert set(seen[1:]) == {"store_full" if number == errno.ENOSPC else "ingest_short"}
-    assert inside.box.core.progress().waiting_for is None
+    assert shown == seen[1:], "status says so as well"
+    until(lambda: inside.box.core.progress().waiting_for is None)
+    assert inside.box.core.problems() == []
 
 
 def test_clean_stops_never_count_against_a_file(
