@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from appliance.client import Client
@@ -19,6 +20,10 @@ from tests.starters import E5, QWEN, starter
 
 if TYPE_CHECKING:
     from appliance.daemon import Box as InnerBox
+
+# A busy board or CI machine is slow now and then; that is no finding.
+hypothesis.settings.register_profile("house", deadline=None)
+hypothesis.settings.load_profile("house")
 
 
 @pytest.fixture

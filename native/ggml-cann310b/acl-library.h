@@ -18,6 +18,7 @@ struct AclFailure : std::runtime_error {
 };
 
 struct AclLibrary {
+    // NOLINTBEGIN(bugprone-macro-parentheses) these arguments are declarators, not expressions
 #define ACL_MEMBER(result, name, arguments, need) result(*name) arguments = nullptr;
     ACL_RT_FUNCTIONS(ACL_MEMBER)
     ACL_BASE_FUNCTIONS(ACL_MEMBER)
@@ -27,6 +28,7 @@ struct AclLibrary {
     aclnnRunFunction name                          = nullptr;
     ACLNN_USED_OPS(ACL_MEMBER)
 #undef ACL_MEMBER
+    // NOLINTEND(bugprone-macro-parentheses)
 
     // Opens the libraries below the toolkit folder. Empty when all is well, else why not and what to do.
     std::string open();
