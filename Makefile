@@ -24,7 +24,7 @@ test-python: $(VENV)/.test-ready models ## the Python tests alone
 models: $(VENV)/.demo-ready ## fetch the starter models into the cache
 	@$(BIN)/appliance models pull --starter
 
-lint: $(VENV)/.test-ready native-lint ## ruff, mypy, layer contracts, clang-format, clang-tidy
+lint: $(VENV)/.test-ready native-format ## ruff, mypy, layer contracts, clang-format (native-lint adds clang-tidy)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -3,6 +3,7 @@
 #   make native                plugin and simulator             make native-test      unit tests, then ASan/UBSan, TSan
 #   make native-sweep          test-backend-ops on the plugin   make native-predict   predicted speeds, from the cost model
 #   make native-header-check   our declarations, the vendor's   make native-lint      clang-format, clang-tidy
+#   make native-format         clang-format alone
 #   make native-arm64          cross build, tests under qemu
 
 VENV          ?= .venv
@@ -18,7 +19,7 @@ NATIVE_LLAMA      = $(NATIVE_SDIST)/vendor/llama.cpp
 NATIVE_GGML_LIB   = $(shell $(NATIVE_PYTHON) -c 'import importlib.util as u; print(u.find_spec("llama_cpp").submodule_search_locations[0] + "/lib")')
 NATIVE_CONFIGURE  = cmake -S native $(NATIVE_GENERATOR) -DGGML_HEADERS=$(abspath $(NATIVE_LLAMA))/ggml
 
-.PHONY: native native-test native-test-fast native-sweep native-predict native-header-check native-lint native-arm64 native-clean
+.PHONY: native native-test native-test-fast native-sweep native-predict native-header-check native-format native-lint native-arm64 native-clean
 
 $(NATIVE_SDIST)/.unpacked:
 	$(NATIVE_PYTHON) native/tools/fetch.py sdist
@@ -48,6 +49,9 @@ native-predict: native
 
 native-header-check:
 	$(NATIVE_PYTHON) native/tools/header_check.py
+
+native-format:
+	$(NATIVE_PYTHON) native/tools/lint.py --build $(NATIVE_BUILD) --no-tidy
 
 native-lint: native
 	$(NATIVE_PYTHON) native/tools/lint.py --build $(NATIVE_BUILD)
