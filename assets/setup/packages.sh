@@ -4,7 +4,7 @@
 # Usage: packages.sh demo|test|lint
 #   demo   Python 3.10 or newer with venv, and a C++ compiler (llama-cpp-python is built here)
 #   test   demo, plus what builds the native half and the tools the tests drive
-#   lint   test, plus clang-format and clang-tidy
+#   lint   test, plus clang-tidy
 set -eu
 
 want=${1:-demo}
@@ -38,7 +38,6 @@ if [ "$want" != demo ]; then
     need pkill procps
 fi
 if [ "$want" = lint ]; then
-    need clang-format clang-format
     need clang-tidy clang-tidy
 fi
 
