@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import zipfile
 import zlib
@@ -19,6 +20,9 @@ from appliance.parsers.base import Block, Limits, ParsedDocument
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _HEADING_STYLE = re.compile(r"^(?:heading|标题)\s*([1-9])$", re.IGNORECASE)
 _READ_BYTES = 1 << 20
+
+# What python-docx lets through from an archive whose parts do not fit together.
+_BROKEN = (KeyError, ValueError, AttributeError, TypeError, IndexError, etree.XMLSyntaxError)
 
 _CONTAINERS = frozenset(
     qn(tag) for tag in ("w:sdt", "w:sdtContent", "w:customXml", "w:smartTag", "w:ins", "w:moveTo")
@@ -90,11 +94,14 @@ class DocxParser:
         try:
             document = Document(path)
             blocks = list(_blocks(document))
-        except (KeyError, ValueError, AttributeError, etree.XMLSyntaxError) as error:
+        except _BROKEN as error:
             raise ParseFailedError("damaged", format="DOCX") from error
         if not blocks:
             raise NoTextError("empty_document")
-        title = (document.core_properties.title or "").strip()
+        title = ""
+        # Some programs file the properties under a wrong type; the text is good all the same.
+        with contextlib.suppress(*_BROKEN):
+            title = (document.core_properties.title or "").strip()
         if not title:
             title = next((b.heading[0] for b in blocks if b.heading), blocks[0].text.split("\n")[0])
         return ParsedDocument(self.format, title[:120], tuple(blocks))

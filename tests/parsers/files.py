@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -81,6 +82,27 @@ def docx_entities(path: Path) -> Path:
             is_text = info.filename == "word/document.xml"
             out.writestr(info.filename, bomb if is_text else source.read(info))
     return path
+
+
+def change_member(path: Path, name: str, old: bytes, new: bytes) -> None:
+    """Replace bytes in one member of a zip archive; fails when they are not there."""
+    with zipfile.ZipFile(path) as archive:
+        members = {info.filename: archive.read(info) for info in archive.infolist()}
+    assert old in members[name]
+    members[name] = members[name].replace(old, new)
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, content in members.items():
+            archive.writestr(member, content)
+
+
+def spoil_member(path: Path, name: str, rng: random.Random) -> None:
+    """Overwrite one or two bytes in one member of a zip archive."""
+    with zipfile.ZipFile(path) as archive:
+        whole = archive.read(name)
+    spoiled = bytearray(whole)
+    for _ in range(rng.randint(1, 2)):
+        spoiled[rng.randrange(len(spoiled))] = rng.choice(b"wtx0 9abcsp")
+    change_member(path, name, whole, bytes(spoiled))
 
 
 def pdf_flate_bomb(path: Path, inflated_bytes: int) -> Path:

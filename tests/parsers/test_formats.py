@@ -417,6 +417,29 @@ def is_running(pid: int) -> bool:
     return stat.rsplit(")", 1)[1].split()[0] not in "ZX"
 
 
+def test_docx_with_properties_of_a_wrong_type_is_read(
+    parser: ParserProcess, tmp_path: Path
+) -> None:
+    path = files.docx(tmp_path / "a.docx", [("正文。", None)])
+    files.change_member(path, "[Content_Types].xml", b"core-properties+xml", b"core-propertyes+xml")
+
+    assert parse(parser, path).blocks[0].text == "正文。"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_docx_whose_parts_are_spoiled_is_read_or_damaged(
+    parser: ParserProcess, tmp_path: Path, seed: int
+) -> None:
+    rng = random.Random(seed)
+    members = ["word/document.xml", "word/styles.xml", "[Content_Types].xml"]
+    for n in range(10):
+        path = tmp_path / f"{n}.docx"
+        path.write_bytes((SAMPLES / "学生手册.docx").read_bytes())
+        # Inside the archive, so that the checksum of the zip does not stop it at the door.
+        files.spoil_member(path, members[n % 3], rng)
+        assert outcome(parser, path, LIMITS) in (None, "damaged", "empty_document")
+
+
 def outcome(parser: ParserProcess, path: Path, limits: Limits) -> str | None:
     """The code of the reason why a file was not read, None when it was."""
     try:
