@@ -152,7 +152,7 @@ const char * memory_json() {
     } catch (const AclFailure & failure) {
         text = std::string("{\"error\": \"") + std::to_string(failure.code) + "\"}";
     }
-    return text.c_str();
+    return text.c_str(); // NOLINT(clang-analyzer-cplusplus.InnerPointer): the string outlives the call
 }
 
 const char * unavailable_reason() {

@@ -41,7 +41,7 @@ const Runner::Tables & Runner::rope_tables(const ggml_tensor * dst) {
     const float magnitude = ggml_get_op_params_f32(dst, 8);
     std::string key(reinterpret_cast<const char *>(dst->op_params), sizeof dst->op_params);
     for (const ggml_tensor * t : {dst->src[1], dst->src[2]}) {
-        key.append(reinterpret_cast<const char *>(&t), sizeof t);
+        key += std::to_string(reinterpret_cast<uintptr_t>(t)) + ' ';
     }
     if (const auto found = graph_tables_.find(key); found != graph_tables_.end()) {
         return found->second;
@@ -57,11 +57,11 @@ const Runner::Tables & Runner::rope_tables(const ggml_tensor * dst) {
     }
     std::vector<float> constants(size_t(n_dims) * 2);
     for (int i = 0; i < n_dims; ++i) {
-        const int pair                = is_neox ? i % (n_dims / 2) : i / 2;
-        const bool low                = is_neox ? i < n_dims / 2 : i % 2 == 0;
-        constants[size_t(i)]          = float(std::pow(double(base), -2.0 * pair / n_dims) * double(stretch) /
+        const int pair       = is_neox ? i % (n_dims / 2) : i / 2;
+        const bool low       = is_neox ? i < n_dims / 2 : i % 2 == 0;
+        constants[size_t(i)] = float(std::pow(double(base), -2.0 * pair / n_dims) * double(stretch) /
                                      double(factors[size_t(pair)]));
-        constants[size_t(n_dims + i)] = low ? -magnitude : magnitude;
+        constants[size_t(n_dims) + size_t(i)] = low ? -magnitude : magnitude;
     }
     const auto place = [&](size_t n_floats) {
         const size_t at = tables_at_;

@@ -208,9 +208,9 @@ void Runner::plan_norms(const ggml_cgraph * graph) {
         if (const ggml_tensor * by = follows(i, GGML_OP_MUL)) {
             const ggml_tensor * plus = follows(i + 1, GGML_OP_ADD);
             norms_[node]             = {by, plus};
-            is_done_[size_t(i + 1)]  = 1;
+            is_done_[size_t(i) + 1]  = 1;
             if (plus != nullptr) {
-                is_done_[size_t(i + 2)] = 1;
+                is_done_[size_t(i) + 2] = 1;
             }
         }
     }
