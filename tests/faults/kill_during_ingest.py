@@ -36,8 +36,8 @@ CONFIG = (
     "inbox: {settle_s: 0.0, rescan_s: 2.0}\n"
     "engine: {n_threads: 1}\n"
 )
-LATEST_S = 10.0
-"""Kills come at most this long after the start, when a round's documents are long at work."""
+EMBEDDING_S = 3.0
+"""A late kill comes at most this long after the first vectors of its round were stored."""
 
 TABLES = {
     "documents": "SELECT hex(sha256), format, title, n_pages, problems, state FROM documents"
@@ -103,6 +103,23 @@ def integrity(data: Path) -> str:
         return str(db.execute("PRAGMA integrity_check").fetchone()[0])
 
 
+def wait_for_embedding(box: Box) -> None:
+    """Return when this start of the daemon has stored a batch of vectors, or has none to make."""
+    deadline = time.monotonic() + 120.0
+    before = None
+    while time.monotonic() < deadline:
+        status = box.client.get("/api/status")
+        n_vectors = status["documents"]["vectors"]
+        if before is not None and n_vectors > before:
+            return
+        before = n_vectors
+        work = status["work"]
+        if not work["n_files_waiting"] and not work["n_passages_waiting"]:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"nothing was embedded in 120 s:\n{box.log()}")
+
+
 def cosine(one: bytes, other: bytes) -> float:
     """Cosine of two int8 vectors."""
     a, b = memoryview(one).cast("b"), memoryview(other).cast("b")
@@ -140,15 +157,23 @@ def main() -> int:
                 changed = rng.sample(range(N_DOCUMENTS), 12)
                 make_documents(rough / "inbox", f"{args.seed}-{n}", changed)
             box.start()
-            # Every other kill comes early, while files are parsed; the rest while embedding.
-            after_s = rng.uniform(0.0, 2.0 if n % 2 else min(calm_s / 2, LATEST_S))
-            time.sleep(after_s)
+            # Every other kill comes early, while files are parsed; the rest while embedding,
+            # whenever that begins: the clock would miss it on a busy machine.
+            started = time.monotonic()
+            if n % 2:
+                time.sleep(rng.uniform(0.0, 2.0))
+            else:
+                wait_for_embedding(box)
+                time.sleep(rng.uniform(0.0, EMBEDDING_S))
+            after_s = time.monotonic() - started
             box.kill()
             verdict = integrity(rough)
             n_bad += verdict != "ok"
-            done = sum(row[-1] == "ready" for row in content(rough)["documents"])
+            found = content(rough)
+            done = sum(row[-1] == "ready" for row in found["documents"])
             print(
-                f"kill {n + 1}: after {after_s:.2f} s, {done} documents, integrity {verdict}",
+                f"kill {n + 1}: after {after_s:.2f} s, {done} documents ready,"
+                f" {len(found['vectors'])} vectors, integrity {verdict}",
                 flush=True,
             )
         # In the end every document is as the undisturbed run had it.
