@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 # A busy board or CI machine is slow now and then; that is no finding.
 hypothesis.settings.register_profile("house", deadline=None)
 hypothesis.settings.load_profile("house")
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and children inherit that;
+# the tests that press it need what a terminal gives.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

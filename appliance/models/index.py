@@ -173,11 +173,16 @@ def _stop(pip: subprocess.Popen[bytes]) -> None:
 
 
 def _largest(folder: Path) -> int:
-    """Return the size of the file that pip is writing."""
+    """Return the size of the file that pip is writing.
+
+    pip removes folders of its own meanwhile; ``os.walk`` passes over one that is gone, where
+    ``Path.rglob`` raises.
+    """
     largest = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):
-            largest = max(largest, path.stat().st_size)
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                largest = max(largest, (Path(parent) / name).stat().st_size)
     return largest
 
 
