@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 import yaml
 
 from appliance.errors import ModelError, NotFoundError
+from appliance.system.assets import asset
 
 Use = Literal["generation", "embedding"]
 SourceKind = Literal["hub", "modelscope", "index"]
@@ -98,23 +99,13 @@ class Catalogue:
         return [entry for entry in self.entries.values() if entry.is_starter]
 
 
-def default_path() -> Path:
-    """Return the catalogue that came with this installation.
-
-    It lies in ``assets/`` beside the package in a source tree and inside it once installed.
-    """
-    package = Path(__file__).resolve().parent.parent
-    inside = package / "assets" / "models.yaml"
-    return inside if inside.exists() else package.parent / "assets" / "models.yaml"
-
-
 def load_catalogue(path: Path | None = None) -> Catalogue:
-    """Return the catalogue in ``path``.
+    """Return the catalogue in ``path``; without one, that of this installation.
 
     Raises:
         ModelError: it cannot be read or an entry makes no sense (code ``catalogue_invalid``).
     """
-    path = path or default_path()
+    path = path or asset("models.yaml")
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
         entries = [_entry(item) for item in document["models"]]
