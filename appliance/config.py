@@ -22,6 +22,7 @@ from appliance.errors import ApplianceError, ConfigError
 from appliance.units import GIB, MIB
 
 CONFIG_NAME = "appliance.yaml"
+PLUGIN_NAME = "libggml-cann310b.so"
 
 
 def _key(
@@ -187,6 +188,14 @@ def models_dir(config: Config, environ: Mapping[str, str] = os.environ) -> Path:
     """Return the model cache: the configured one, else ``$APPLIANCE_MODELS``, else the user's."""
     chosen = config.models.directory or environ.get("APPLIANCE_MODELS")
     return Path(chosen).expanduser() if chosen else Path("~/.cache/appliance/models").expanduser()
+
+
+def plugin_path(config: Config) -> Path | None:
+    """Return the NPU plugin's library: the configured one, else the installed one, else None."""
+    if config.engine.plugin is not None:
+        return Path(config.engine.plugin).expanduser()
+    installed = Path(__file__).resolve().parent / PLUGIN_NAME
+    return installed if installed.is_file() else None
 
 
 def load(data: Path) -> Config:

@@ -22,15 +22,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
 from appliance import config as configuration
-from appliance.config import Config, models_dir
+from appliance.config import Config, models_dir, plugin_path
 from appliance.core import Core, IngestWorker
 from appliance.engine.base import Engine
-from appliance.errors import EXIT_DONE, EXIT_FAILED, ApplianceError, FrontendError
+from appliance.errors import EXIT_DONE, EXIT_FAILED, ApplianceError, EngineError, FrontendError
 from appliance.frontends.dropfolder import Inbox
 from appliance.frontends.http.frontend import HttpFrontend
 from appliance.messages import Lang, explain
@@ -39,13 +40,15 @@ from appliance.store import Store
 from appliance.system import files, log, memory
 from appliance.system.clock import Clock
 from appliance.system.notify import Heartbeat, Notifier
+from appliance.system.starts import Starts, boot_id
 
 _log = logging.getLogger(__name__)
 
-PLUGIN_NAME = "libggml-cann310b.so"
-
 STOP_DEADLINES_S = {"http": 6.0, "inbox": 3.0, "ingest": 8.0, "engine": 10.0, "store": 5.0}
 """Seconds each part may take to stop; their sum stays below the unit's TimeoutStopSec."""
+
+_STEADY_S = 20.0
+"""A start counts as good once nothing has loaded for this long and the process still lives."""
 
 _TICK_S = 1.0
 _NO_WATCHDOG_S = 60.0
@@ -57,13 +60,19 @@ MakeEngine = Callable[[Config], Engine]
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """What ``appliance serve`` was told beside the configuration file."""
+    """What ``appliance serve`` was told beside the configuration file.
+
+    ``safe`` starts without models; ``safe_after`` does so after that many starts in a row that were
+    killed before the box was steady (0: never).
+    """
 
     data: Path
     port: int | None = None
     ready_file: Path | None = None
     debug: bool = False
     lang: Lang = "en"
+    safe: bool = False
+    safe_after: int = 0
 
 
 @dataclass(frozen=True)
@@ -172,12 +181,22 @@ def make_engine(config: Config) -> Engine:
     )
 
 
-def plugin_path(config: Config) -> Path | None:
-    """Return the NPU plugin's library: the configured one, else the installed one, else None."""
-    if config.engine.plugin is not None:
-        return Path(config.engine.plugin).expanduser()
-    installed = Path(__file__).resolve().parent / PLUGIN_NAME
-    return installed if installed.is_file() else None
+def make_safe_engine(config: Config, n_failed: int) -> Engine:
+    """Return an engine without models: what may have crashed is not touched."""
+    from appliance.engine.llama import LlamaEngine
+
+    problem = EngineError("safe_mode", n_failed=n_failed)
+    return LlamaEngine(
+        None,
+        None,
+        n_ctx=config.engine.n_ctx,
+        n_slots=1,
+        n_batch=config.engine.n_batch,
+        max_queue=config.engine.max_queue,
+        device="cpu",
+        model_problem=problem,
+        embedder_problem=problem,
+    )
 
 
 def _model(models: ModelStore, name: str) -> tuple[Path | None, ApplianceError | None]:
@@ -222,6 +241,41 @@ def run(
     config = _configured(options)
     log.set_up(config.log.level, debug=options.debug, environ=environ)
     notifier = Notifier(environ)
+    _make_folders(config)
+    starts = Starts(config.runtime_file.parent / "start.json", boot_id())
+    n_failed = _begin(starts)
+    if options.safe or 0 < options.safe_after <= n_failed:
+        _log.error("starting in safe mode after %d failed starts", n_failed)
+        # The next start tries everything again.
+        starts.finish()
+        engine = partial(make_safe_engine, n_failed=n_failed)
+    try:
+        return _run(config, options, notifier, clock, engine, on_ready, starts)
+    except ApplianceError as error:
+        # A refusal is told to the owner and would be the same in safe mode; a crash is not told.
+        if error.code != "thread_ended":
+            starts.finish()
+        raise
+
+
+def _begin(starts: Starts) -> int:
+    try:
+        return starts.begin()
+    except OSError as error:
+        # A full disk must not keep the box from answering.
+        _log.warning("the start could not be noted: %s", error)
+        return 0
+
+
+def _run(
+    config: Config,
+    options: ServeOptions,
+    notifier: Notifier,
+    clock: Clock,
+    engine: MakeEngine,
+    on_ready: Callable[[Box], None],
+    starts: Starts,
+) -> int:
     with _Signals() as signals:
         while True:
             with open_box(config, clock, engine, options.lang) as box:
@@ -230,11 +284,12 @@ def run(
                     _log.info("listening on %s, data in %s", box.http.url, box.config.data)
                     notifier.ready(_status_line(box.core))
                     on_ready(box)
-                    config = _serve(box, options, signals, notifier, clock)
+                    config = _serve(box, options, signals, notifier, clock, starts)
                 finally:
                     notifier.stopping()
                     box.config.runtime_file.unlink(missing_ok=True)
             if config is box.config:
+                starts.finish()
                 _log.info("stopped")
                 return EXIT_DONE
             # A rebuilt box keeps the port that clients know.
@@ -243,10 +298,17 @@ def run(
 
 
 def _serve(
-    box: Box, options: ServeOptions, signals: _Signals, notifier: Notifier, clock: Clock
+    box: Box,
+    options: ServeOptions,
+    signals: _Signals,
+    notifier: Notifier,
+    clock: Clock,
+    starts: Starts,
 ) -> Config:
     """Run until a stop, then return the same configuration; or, on a reload, the new one."""
     beat = Heartbeat(notifier.watchdog_s or _NO_WATCHDOG_S)
+    steady_at = clock.monotonic() + _STEADY_S
+    is_steady = False
     shown, n_looks = "", 0
     while True:
         received = signals.next(_TICK_S)
@@ -262,6 +324,11 @@ def _serve(
                 return changed
         if beat.is_due(box.core.steps(), clock.monotonic()) and notifier.watchdog_s is not None:
             notifier.watchdog()
+        if box.core.engine_status().state == "loading":
+            steady_at = clock.monotonic() + _STEADY_S
+        elif not is_steady and clock.monotonic() >= steady_at:
+            is_steady = True
+            starts.finish()
         line = _status_line(box.core)
         if line != shown:
             notifier.status(line)

@@ -32,6 +32,7 @@ class Box:
         config: text of ``appliance.yaml``, None for none.
         environ: variables to set beside the test's own.
         prefix: a command to run the daemon under (``unshare``, ``strace``).
+        arguments: further arguments of ``appliance serve``.
     """
 
     def __init__(
@@ -41,12 +42,14 @@ class Box:
         config: str | None = None,
         environ: dict[str, str] | None = None,
         prefix: tuple[str, ...] = (),
+        arguments: tuple[str, ...] = (),
     ) -> None:
         self.data = data
         self.inbox = data / "inbox"
         self.log_path = data / "daemon.log"
         self.environ = {**os.environ, "LC_ALL": "C.UTF-8", **(environ or {})}
         self.prefix = prefix
+        self.arguments = arguments
         self.process: subprocess.Popen[bytes] | None = None
         self.url = ""
         self.pid = 0
@@ -72,7 +75,7 @@ class Box:
         command = [*self.prefix, *APPLIANCE, "serve", "--data", str(self.data), "--port", "0"]
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, "--ready-file", str(ready)],
+                [*command, "--ready-file", str(ready), *self.arguments],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,

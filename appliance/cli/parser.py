@@ -50,6 +50,16 @@ def _add_main(commands: Commands, shared: argparse.ArgumentParser) -> None:
     serve.add_argument(
         "--ready-file", type=Path, metavar="FILE", help='write {"url", "pid"} there when ready'
     )
+    serve.add_argument(
+        "--safe", action="store_true", help="start without models: front ends and search alone"
+    )
+    serve.add_argument(
+        "--safe-after",
+        type=int,
+        default=0,
+        metavar="N",
+        help="do so after N starts in a row that were killed before the box was steady; 0: never",
+    )
 
     ask = _command(
         commands,

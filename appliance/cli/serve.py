@@ -23,6 +23,8 @@ def serve(arguments: Namespace, output: Output) -> int:
             port=arguments.port,
             ready_file=arguments.ready_file,
             debug=arguments.debug,
+            safe=arguments.safe,
+            safe_after=arguments.safe_after,
             lang="zh" if output.lang == "zh" else "en",
         ),
         os.environ,

@@ -5,6 +5,12 @@ from __future__ import annotations
 from appliance.messages.sentence import Sentence
 
 SENTENCES: dict[str, Sentence] = {
+    "safe_mode": Sentence(
+        "The box runs in safe mode, without a model, because {n_failed} starts in a row broke off.",
+        "由于连续 {n_failed} 次启动中断，系统以安全模式运行，未加载模型。",
+        "Search works. Run 'appliance doctor', mend what it names, then restart the box.",
+        "搜索仍可使用。请运行 “appliance doctor”，排除其指出的问题，然后重新启动。",
+    ),
     "engine_failed": Sentence(
         "The engine failed: {cause}.",
         "推理引擎出错：{cause}。",
