@@ -106,6 +106,26 @@ def _add_main(commands: Commands, shared: argparse.ArgumentParser) -> None:
     )
     _json(status)
 
+    doctor = _command(
+        commands,
+        "doctor",
+        "check the box; says what is wrong and what to do about it",
+        "doctor:doctor",
+        shared,
+        "appliance doctor",
+        "appliance doctor --full --bundle support.tar.gz",
+    )
+    doctor.add_argument("--full", action="store_true", help="also read every byte of the models")
+    doctor.add_argument("--verbose", action="store_true", help="also show checks that do not apply")
+    doctor.add_argument(
+        "--bundle",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="write a support file without documents, questions or keys",
+    )
+    _json(doctor)
+
 
 def _add_kb(commands: Commands, shared: argparse.ArgumentParser) -> None:
     listing = _command(

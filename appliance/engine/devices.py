@@ -34,6 +34,9 @@ _base.ggml_backend_reg_dev_get.restype = ctypes.c_void_p
 _base.ggml_backend_dev_description.argtypes = [ctypes.c_void_p]
 _base.ggml_backend_dev_description.restype = ctypes.c_char_p
 
+_base.ggml_backend_dev_memory.argtypes = [ctypes.c_void_p, *[ctypes.POINTER(ctypes.c_size_t)] * 2]
+_base.ggml_backend_dev_memory.restype = None
+
 _lock = threading.Lock()
 
 DeviceChoice = Literal["auto", "cpu", "cann"]
@@ -90,3 +93,19 @@ def _load_plugin(path: Path) -> Device | str:
     description = (described or _CANN.encode()).decode("utf-8", "replace")
     _log.info("using %s through %s", description, path)
     return Device("cann", _ALL_LAYERS, description, "the plugin found it")
+
+
+def device_memory() -> tuple[int, int]:
+    """Return free and total bytes of the loaded plugin's first device.
+
+    Raises:
+        EngineError: no plugin is loaded, or it found no device (code ``device_unavailable``).
+    """
+    with _lock:
+        registry = libggml.ggml_backend_reg_by_name(_CANN.encode())
+        if not registry or not _base.ggml_backend_reg_dev_count(registry):
+            raise EngineError("device_unavailable", device="cann", cause="no plugin is loaded")
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        device = _base.ggml_backend_reg_dev_get(registry, 0)
+        _base.ggml_backend_dev_memory(device, ctypes.byref(free), ctypes.byref(total))
+    return free.value, total.value

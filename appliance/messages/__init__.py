@@ -13,7 +13,7 @@ from string import Formatter
 from typing import Literal
 
 from appliance.errors import ApplianceError, ConfigError, Fact
-from appliance.messages import answers, config, engine, frontends, ingest, models, store
+from appliance.messages import answers, config, doctor, engine, frontends, ingest, models, store
 from appliance.messages.sentence import Sentence
 
 Lang = Literal["zh", "en"]
@@ -22,6 +22,7 @@ LANGS: tuple[Lang, ...] = ("zh", "en")
 SENTENCES: dict[str, Sentence] = {
     **answers.SENTENCES,
     **config.SENTENCES,
+    **doctor.SENTENCES,
     **engine.SENTENCES,
     **frontends.SENTENCES,
     **ingest.SENTENCES,

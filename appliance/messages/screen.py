@@ -143,6 +143,15 @@ LABELS: dict[str, tuple[str, str]] = {
     "source_hub": ("from Hugging Face", "来自 Hugging Face"),
     "source_modelscope": ("from ModelScope", "来自 ModelScope"),
     "source_index": ("from the package index", "来自软件包索引"),
+    # doctor
+    "doctor_summary": (
+        "{failed} failed, {warned} to look at.",
+        "{failed} 项失败，{warned} 项需注意。",
+    ),
+    "doctor_bundle": (
+        "Support file: {path} (no documents, questions or keys in it)",
+        "支持文件：{path}（不含文档、提问和密钥）",
+    ),
     # configuration and history
     "config_ok": ("{path}: no mistakes.", "{path}：没有错误。"),
     "config_absent": (
