@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from appliance.engine.base import (
     EngineStatus,
+    Feature,
     Finished,
     FinishReason,
     GenerationEvent,
@@ -180,6 +181,10 @@ class ScriptedEngine:
     @property
     def n_ctx(self) -> int:
         return self._n_ctx
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        return frozenset({"chat", "tools", "thinking"})
 
     @property
     def n_embd(self) -> int:

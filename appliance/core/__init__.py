@@ -17,7 +17,10 @@ from appliance.core.events import (
 from appliance.core.ingest import IngestWorker, Progress
 from appliance.core.retrieve import Hit, SearchResult
 from appliance.engine.base import (
+    MOST_ANSWERS,
+    MOST_TOP_LOGPROBS,
     EngineStatus,
+    Feature,
     Finished,
     FinishReason,
     Generation,
@@ -26,14 +29,20 @@ from appliance.engine.base import (
     Message,
     Prefilled,
     QueueUpdate,
+    Reasoning,
     Sampling,
     Token,
+    TokenLogprob,
+    ToolCall,
+    TopLogprob,
     Usage,
 )
 from appliance.store import DocumentRow, FileRow, PassageRow
 
 __all__ = [
     "DOCUMENTS_MODEL",
+    "MOST_ANSWERS",
+    "MOST_TOP_LOGPROBS",
     "Answer",
     "AnswerTimings",
     "AnswerUsage",
@@ -43,6 +52,7 @@ __all__ = [
     "DocumentRow",
     "EngineStatus",
     "Evidence",
+    "Feature",
     "FileRow",
     "FinishReason",
     "Finished",
@@ -60,9 +70,13 @@ __all__ = [
     "QueueUpdate",
     "Queued",
     "Reading",
+    "Reasoning",
     "Sampling",
     "SearchResult",
     "Token",
+    "TokenLogprob",
+    "ToolCall",
+    "TopLogprob",
     "Turn",
     "TurnEvent",
     "Usage",

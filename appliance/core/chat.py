@@ -209,7 +209,7 @@ class Turn:
                     yield Queued(event.position, event.wait_s)
                 elif isinstance(event, Prefilled):
                     yield Reading(event.done, event.total)
-                else:
+                elif isinstance(event, Finished):
                     finished = event
         finally:
             # The consumer may close this generator at any yield: nobody listens any more.

@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from appliance.engine.base import (
+    Feature,
     Finished,
     FinishReason,
     GenerationRequest,
@@ -134,16 +135,23 @@ class Answering:
             raise EngineStoppedError(state="stopped")
         return self.model
 
-    def chat_tokens(self, messages: Sequence[Message]) -> TokenArray:
+    @property
+    def features(self) -> frozenset[Feature]:
+        """What the chat template can do."""
+        return self._template.features if self._template is not None else frozenset()
+
+    def chat_tokens(self, messages: Sequence[Message], *, tools: str | None = None) -> TokenArray:
         """Return the tokens of a conversation, ready to be answered.
 
         Raises:
-            EngineError: the model has no chat template, or it refuses these messages.
+            EngineError: the model has no chat template, or it refuses these messages or tools.
         """
         model = self.opened()
         if self._template is None:
             raise EngineError("chat_template_missing", model=model.path.stem)
-        return model.prompt_tokens(self._template.render(messages))
+        if tools is not None and "tools" not in self._template.features:
+            raise EngineError("tools_unsupported", model=model.path.stem)
+        return model.prompt_tokens(self._template.render(messages, tools=tools))
 
     def accept(self, request: GenerationRequest) -> Work:
         """Return the work for a request that can be served.
@@ -152,11 +160,12 @@ class Answering:
             ContextOverflowError: prompt and answer do not fit.
             EngineError: the prompt is empty or a sampler setting makes no sense.
         """
+        _demand_supported(request)
         _demand_sane(request.sampling)
         if request.prompt is not None:
             prompt = self.opened().prompt_tokens(request.prompt)
         else:
-            prompt = self.chat_tokens(request.messages)
+            prompt = self.chat_tokens(request.messages, tools=request.tools)
         if len(prompt) == 0:
             raise EngineError("empty_prompt")
         n_reserved = 1 if request.max_tokens is None else max(request.max_tokens, 1)
@@ -331,7 +340,7 @@ class Answering:
             context.remove(slot.seq_id, 0)
             kept = kept[:0]
         self._n_turns += 1
-        work.sampler = Sampler(self.model, work.request.sampling)
+        work.sampler = Sampler(self.model, work.request.sampling, work.prompt, n_ctx=self.n_ctx)
         work.n_cached = work.n_read = len(kept)
         work.clock.started = time.monotonic()
         with self._lock:
@@ -535,6 +544,15 @@ def _template_of(model: Model) -> ChatTemplate | None:
     )
 
 
+def _demand_supported(request: GenerationRequest) -> None:
+    """Refuse what a request may say but this engine does not do yet."""
+    default = GenerationRequest()
+    later = ("n", "top_logprobs", "grammar", "json_schema", "thinking", "thinking_budget")
+    for name in later:
+        if getattr(request, name) != getattr(default, name):
+            raise EngineError("not_supported", field=name)
+
+
 def _demand_sane(sampling: Sampling) -> None:
     """Refuse settings that llama.cpp would answer with an assertion, which ends the process."""
     limits = {
@@ -545,6 +563,12 @@ def _demand_sane(sampling: Sampling) -> None:
         "repeat_penalty": (0.01, 100.0),
         "presence_penalty": (-1e9, 1e9),
         "frequency_penalty": (-1e9, 1e9),
+        "typical_p": (0.0, 1.0),
+        "penalty_last_n": (-1, 1 << 20),
+        "dry_multiplier": (0.0, 100.0),
+        "dry_base": (1.0, 100.0),
+        "dry_allowed_length": (0, 1 << 20),
+        "dry_penalty_last_n": (-1, 1 << 20),
     }
     for name, (least, most) in limits.items():
         value = getattr(sampling, name)

@@ -1,9 +1,9 @@
 """What the rest of the box may know of an engine: values and protocols, no llama.cpp.
 
 Life of a request: ``Engine.generate`` queues it and returns a ``Generation`` at once; iterating
-that yields ``QueueUpdate`` while it waits, ``Prefilled`` once the prompt is read, ``Token`` pieces
-(whole Unicode code points only), and ends with one ``Finished``. ``Generation.cancel`` works at
-every stage within one engine step.
+that yields ``QueueUpdate`` while it waits, ``Prefilled`` while the prompt is read, ``Reasoning``
+and ``Token`` pieces (whole Unicode code points only), and ends with one ``Finished`` for each of
+the ``n`` answers asked for. ``Generation.cancel`` works at every stage within one engine step.
 """
 
 from __future__ import annotations
@@ -19,15 +19,36 @@ import numpy.typing as npt
 from appliance.errors import Fact
 from appliance.units import Bytes, Tokens
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
+Feature = Literal["chat", "tools", "thinking"]
+
+MOST_TOP_LOGPROBS = 20
+MOST_ANSWERS = 16
+"""Bounds of ``GenerationRequest.top_logprobs`` (OpenAI's) and ``n`` (ours)."""
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call the assistant made earlier; ``arguments`` is JSON text of an object."""
+
+    name: str
+    arguments: str
+    id: str = ""
 
 
 @dataclass(frozen=True)
 class Message:
-    """One chat message in the roles that chat templates know."""
+    """One chat message in the roles that chat templates know.
+
+    ``tool_calls`` belong to an assistant's message, ``tool_call_id`` and ``name`` to the answer of
+    a tool. What the assistant thought in earlier turns is left out, as its makers advise.
+    """
 
     role: Role
     content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str = ""
+    name: str = ""
 
 
 class Priority(IntEnum):
@@ -48,7 +69,13 @@ class FinishReason(str, Enum):
 
 @dataclass(frozen=True)
 class Sampling:
-    """Sampler settings; ``temperature`` 0 is greedy. Names follow OpenAI's and llama.cpp's."""
+    """Sampler settings; ``temperature`` 0 is greedy. Names follow OpenAI's and llama.cpp's.
+
+    A ``seed`` makes an answer repeatable; the i-th of ``n`` answers uses ``seed + i``. Penalties
+    look at the last ``penalty_last_n`` tokens of the answer, never at the prompt, because evidence
+    is meant to be repeated. ``dry_multiplier`` above 0 switches DRY on, which looks at prompt and
+    answer. ``logit_bias`` holds (token id, bias) pairs; -100 and below bans a token.
+    """
 
     temperature: float = 0.2
     top_p: float = 0.95
@@ -58,6 +85,14 @@ class Sampling:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     seed: int | None = None
+    typical_p: float = 1.0
+    penalty_last_n: int = 64
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = -1
+    dry_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    logit_bias: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,6 +103,20 @@ class GenerationRequest:
     text) is set. ``client`` groups requests for fairness. ``max_tokens`` None means "until the
     context is full". A prompt longer than the context minus ``max_tokens`` (or minus 1) is refused
     with ``ContextOverflowError``; nothing is ever cut here.
+
+    Attributes:
+        stop: texts that end the answer and are not shown; they are looked for in what is said, not
+            in what is thought.
+        n: answers to the one prompt, which is read once; events carry their ``index``.
+        top_logprobs: None for no log-probabilities, else how many alternatives per token (0 to
+            ``MOST_TOP_LOGPROBS``). They are the model's own, before any sampler setting.
+        grammar: GBNF with a ``root`` rule; what is said (not what is thought) follows it.
+        json_schema: JSON text of a schema; not together with ``grammar``.
+        tools: JSON text of an array of OpenAI tool objects, handed to the chat template. Calls come
+            back as text in the template's own form.
+        thinking: let a thinking model think; others ignore it.
+        thinking_budget: most tokens of thinking; then it is ended and the model must speak.
+        ignore_eos: go on to ``max_tokens`` whatever the model says; for measurements.
     """
 
     messages: tuple[Message, ...] = ()
@@ -77,15 +126,46 @@ class GenerationRequest:
     sampling: Sampling = field(default_factory=Sampling)
     client: str = ""
     priority: Priority = Priority.CHAT
+    n: int = 1
+    top_logprobs: int | None = None
+    grammar: str | None = None
+    json_schema: str | None = None
+    tools: str | None = None
+    thinking: bool = False
+    thinking_budget: int | None = None
+    ignore_eos: bool = False
+
+
+_NONE = Tokens(0)
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Token counts of one answer."""
+    """Token counts of one answer; ``completion_tokens`` includes ``reasoning_tokens``."""
 
     prompt_tokens: Tokens
     completion_tokens: Tokens
     cached_tokens: Tokens
+    reasoning_tokens: Tokens = _NONE
+
+
+@dataclass(frozen=True)
+class TopLogprob:
+    """One candidate for a token: its bytes (not always whole characters) and its log-probability.
+
+    Natural logarithm; the candidate's text is ``bytes`` of a control token's spelling if need be.
+    """
+
+    token: int
+    bytes: bytes
+    logprob: float
+
+
+@dataclass(frozen=True)
+class TokenLogprob(TopLogprob):
+    """The token that was chosen, and the ``top`` candidates of its place, likeliest first."""
+
+    top: tuple[TopLogprob, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,29 +196,50 @@ class Prefilled:
 
 @dataclass(frozen=True)
 class Token:
-    """A piece of the answer: whole code points, never empty."""
+    """A piece of the answer: whole code points, never empty.
+
+    ``logprobs`` are those of the tokens sampled since the piece before; a token whose text is held
+    back (half a character, maybe the beginning of a stop text) travels with a later piece.
+    """
 
     text: str
+    index: int = 0
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reasoning:
+    """A piece of what a thinking model thinks before it speaks; never empty, tags left out."""
+
+    text: str
+    index: int = 0
 
 
 @dataclass(frozen=True)
 class Finished:
-    """The last event. ``text`` is the whole answer, equal to the pieces joined."""
+    """The last event of answer ``index``, and of the whole when it is the n-th of its kind.
+
+    ``text`` is the whole answer, equal to the ``Token`` pieces joined; ``reasoning`` the same for
+    ``Reasoning``. ``logprobs`` are those of all tokens of ``text``, when asked for.
+    """
 
     reason: FinishReason
     text: str
     usage: Usage
     timings: Timings
+    index: int = 0
+    reasoning: str = ""
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
-GenerationEvent = QueueUpdate | Prefilled | Token | Finished
+GenerationEvent = QueueUpdate | Prefilled | Token | Reasoning | Finished
 
 
 class Generation(Protocol):
     """A running (or waiting) answer. Iterate once, from any one thread."""
 
     def __iter__(self) -> Iterator[GenerationEvent]:
-        """Yield events until ``Finished``.
+        """Yield events until the last ``Finished``.
 
         Raises:
             EngineError: the answer failed; a subclass says how.
@@ -217,12 +318,20 @@ class Engine(Embedder, Protocol):
         """Context of one sequence, in tokens."""
         ...
 
+    @property
+    def features(self) -> frozenset[Feature]:
+        """What the model's template can do; empty until the model is loaded."""
+        ...
+
     def generate(self, request: GenerationRequest) -> Generation:
         """Queue a request.
 
         Raises:
             ContextOverflowError: the rendered prompt does not fit.
             QueueFullError: too many requests wait.
+            EngineError: something in the request makes no sense; codes ``bad_sampling``,
+                ``bad_grammar``, ``bad_schema``, ``empty_prompt``, ``chat_template_missing``,
+                ``chat_template_invalid``, ``tools_unsupported``.
             EngineStoppedError: the model is still loading, failed to load, or the box is stopping.
         """
         ...

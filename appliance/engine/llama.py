@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from appliance.engine.answering import Answering
-from appliance.engine.base import EngineStatus, GenerationRequest, Message, Priority
+from appliance.engine.base import EngineStatus, Feature, GenerationRequest, Message, Priority
 from appliance.engine.devices import Device, DeviceChoice, choose_device
 from appliance.engine.embedder import TextEmbedder
 from appliance.engine.embedding import Kind
@@ -136,6 +136,11 @@ class LlamaEngine:
     def embedder_id(self) -> str:
         """Identity of the vectors; two engines with the same one agree up to rounding."""
         return self._vectors.identity
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        """What the model's template can do; empty until the model is loaded."""
+        return self._answers.features
 
     def generate(self, request: GenerationRequest) -> Answer:
         """Queue a request; see ``appliance.engine.base.Engine.generate``."""

@@ -226,6 +226,11 @@ class Model:
         return self._model
 
     @property
+    def vocab(self) -> Any:  # noqa: ANN401 (an opaque native handle)
+        """The native vocabulary."""
+        return self._vocab
+
+    @property
     def name(self) -> str:
         """The name in the metadata, else the file's."""
         return self.meta("general.name") or self.path.stem
@@ -525,34 +530,42 @@ class Context:
 class Sampler:
     """A native sampler chain for one answer, in llama.cpp's own order.
 
-    Penalties look at the last 64 tokens of the answer, as llama.cpp's default does; the prompt is
-    not penalised, because evidence is meant to be repeated.
+    Args:
+        model: whose tokens these are.
+        sampling: the settings; they were checked, because llama.cpp asserts on bad ones.
+        prompt: what the answer follows; only DRY looks at it.
+        n_ctx: the most tokens a penalty may look back.
     """
 
-    _PENALTY_LAST_N = 64
-
-    def __init__(self, model: Model, sampling: Sampling) -> None:
+    def __init__(self, model: Model, sampling: Sampling, prompt: TokenArray, *, n_ctx: int) -> None:
         self._chain = C.llama_sampler_chain_init(C.llama_sampler_chain_default_params())
+        if sampling.logit_bias:
+            biases = (C.llama_logit_bias * len(sampling.logit_bias))(*sampling.logit_bias)
+            self._add(C.llama_sampler_init_logit_bias(model.n_vocab, len(biases), biases))
         penalised = (
             sampling.repeat_penalty != 1.0
             or sampling.presence_penalty != 0.0
             or sampling.frequency_penalty != 0.0
         )
-        if penalised:
+        if penalised and sampling.penalty_last_n != 0:
             self._add(
                 C.llama_sampler_init_penalties(
                     model.n_vocab,
-                    self._PENALTY_LAST_N,
+                    _look_back(sampling.penalty_last_n, n_ctx),
                     sampling.repeat_penalty,
                     sampling.frequency_penalty,
                     sampling.presence_penalty,
                 )
             )
+        if sampling.dry_multiplier > 0.0 and sampling.dry_penalty_last_n != 0:
+            self._add_dry(model, sampling, prompt, n_ctx)
         if sampling.temperature <= 0:
             self._add(C.llama_sampler_init_greedy())
             return
         if sampling.top_k > 0:
             self._add(C.llama_sampler_init_top_k(sampling.top_k))
+        if sampling.typical_p < 1.0:
+            self._add(C.llama_sampler_init_typical(sampling.typical_p, 1))
         if sampling.top_p < 1.0:
             self._add(C.llama_sampler_init_top_p(sampling.top_p, 1))
         if sampling.min_p > 0.0:
@@ -560,6 +573,22 @@ class Sampler:
         self._add(C.llama_sampler_init_temp(sampling.temperature))
         seed = C.LLAMA_DEFAULT_SEED if sampling.seed is None else sampling.seed & 0xFFFFFFFF
         self._add(C.llama_sampler_init_dist(seed))
+
+    def _add_dry(self, model: Model, sampling: Sampling, prompt: TokenArray, n_ctx: int) -> None:
+        breakers = [text.encode("utf-8", "replace") for text in sampling.dry_breakers]
+        n_back = _look_back(sampling.dry_penalty_last_n, n_ctx)
+        dry = C.llama_sampler_init_dry(
+            model.vocab,
+            sampling.dry_multiplier,
+            sampling.dry_base,
+            sampling.dry_allowed_length,
+            n_back,
+            (ctypes.c_char_p * len(breakers))(*breakers),
+            len(breakers),
+        )
+        self._add(dry)
+        for token in prompt[-n_back:]:
+            C.llama_sampler_accept(dry, int(token))
 
     def sample(self, context: Context, index: int) -> int:
         """Return the token chosen from the logits of batch row ``index``."""
@@ -573,3 +602,8 @@ class Sampler:
 
     def _add(self, sampler: Any) -> None:  # noqa: ANN401 (an opaque native handle)
         C.llama_sampler_chain_add(self._chain, sampler)
+
+
+def _look_back(n_tokens: int, n_ctx: int) -> int:
+    """Return how many tokens a penalty looks at; -1 means all."""
+    return n_ctx if n_tokens < 0 else min(n_tokens, n_ctx)

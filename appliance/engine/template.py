@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import jinja2
 import jinja2.sandbox
 
-from appliance.engine.base import Message
+from appliance.engine.base import Feature, Message
 from appliance.errors import EngineError
 
 _ZERO_WIDTH_SPACE = "\u200b"
@@ -48,36 +48,73 @@ class ChatTemplate:
             self._template = environment.from_string(source)
         except jinja2.TemplateError as error:
             raise EngineError("chat_template_invalid", cause=str(error)) from error
+        self.features = _features_of(source)
         self._bos = bos
         self._eos = eos
         self._control = spellings_pattern(control_tokens)
 
-    def render(self, messages: Sequence[Message], *, enable_thinking: bool = False) -> str:
+    def render(
+        self, messages: Sequence[Message], *, tools: str | None = None, thinking: bool = False
+    ) -> str:
         """Return the prompt text, with the header that makes the model answer.
 
+        Args:
+            messages: the conversation.
+            tools: JSON text of an array of tools in OpenAI's form.
+            thinking: the template's own switch, where it has one.
+
         Raises:
-            EngineError: the template refuses these messages (code ``chat_template_invalid``).
+            EngineError: the template refuses these messages or tools (code
+                ``chat_template_invalid``).
         """
-        turns = [
-            {"role": message.role, "content": self.defused(message.content)} for message in messages
-        ]
         try:
             return self._template.render(
-                messages=turns,
+                messages=[self._turn(message) for message in messages],
                 add_generation_prompt=True,
-                enable_thinking=enable_thinking,
+                enable_thinking=thinking,
                 bos_token=self._bos,
                 eos_token=self._eos,
-                tools=None,
+                tools=json.loads(self.defused(tools)) if tools is not None else None,
             )
         except (jinja2.TemplateError, TypeError, ValueError, LookupError, ArithmeticError) as error:
             raise EngineError("chat_template_invalid", cause=str(error)) from error
+
+    def _turn(self, message: Message) -> dict[str, Any]:
+        """Return a message as templates expect it; a call's arguments are an object to them."""
+        turn: dict[str, Any] = {"role": message.role, "content": self.defused(message.content)}
+        if message.tool_calls:
+            turn["tool_calls"] = [
+                {
+                    "type": "function",
+                    "id": self.defused(call.id),
+                    "function": {
+                        "name": self.defused(call.name),
+                        "arguments": json.loads(self.defused(call.arguments)),
+                    },
+                }
+                for call in message.tool_calls
+            ]
+        if message.tool_call_id:
+            turn["tool_call_id"] = self.defused(message.tool_call_id)
+        if message.name:
+            turn["name"] = self.defused(message.name)
+        return turn
 
     def defused(self, text: str) -> str:
         """Return ``text`` with every spelling of a control token broken up."""
         if self._control is None:
             return text
         return self._control.sub(lambda found: found[0][0] + _ZERO_WIDTH_SPACE + found[0][1:], text)
+
+
+def _features_of(source: str) -> frozenset[Feature]:
+    """Return what a template can do, by the variables it reads and the tags it writes."""
+    found: set[Feature] = {"chat"}
+    if re.search(r"\btools\b", source):
+        found.add("tools")
+    if "enable_thinking" in source or "<think>" in source:
+        found.add("thinking")
+    return frozenset(found)
 
 
 def spellings_pattern(spellings: Iterable[str]) -> re.Pattern[str] | None:

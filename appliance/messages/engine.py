@@ -66,6 +66,18 @@ SENTENCES: dict[str, Sentence] = {
         "Choose another model, or get this one again from another source.",
         "请选择其他模型，或从其他来源重新获取该模型。",
     ),
+    "tools_unsupported": Sentence(
+        "The model {model} has no way to call tools in its chat template.",
+        "模型 {model} 的对话模板不支持调用工具。",
+        "Leave the tools out, or choose a model that has it (Qwen has).",
+        "请去掉 tools，或选择支持的模型（如 Qwen）。",
+    ),
+    "not_supported": Sentence(
+        "This engine cannot do what '{field}' asks for.",
+        "此引擎不支持 “{field}” 的要求。",
+        "Leave it out of the request.",
+        "请从请求中去掉该项。",
+    ),
     "device_unavailable": Sentence(
         "The device '{device}' was demanded but cannot be used: {cause}.",
         "指定的设备 “{device}” 无法使用：{cause}。",

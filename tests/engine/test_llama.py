@@ -458,7 +458,8 @@ def test_bug_in_a_step_fails_requests_and_hangs_nobody(
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(engine._answers, "step", broken)
-    running, waiting = engine.generate(raw("a")), engine.generate(raw("b"))
+    with engine._lock:  # the first one would end the engine before the second is asked
+        running, waiting = engine.generate(raw("a")), engine.generate(raw("b"))
 
     for answer in (running, waiting):
         with pytest.raises(EngineError):

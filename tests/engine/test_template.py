@@ -11,9 +11,9 @@ CONTROL = ["<|im_start|>", "<|im_end|>", "</s>", "x"]
 ZERO_WIDTH_SPACE = "\u200b"
 
 
-def rendered(source: str, *messages: Message, enable_thinking: bool = False) -> str:
+def rendered(source: str, *messages: Message, thinking: bool = False) -> str:
     template = ChatTemplate(source, "<s>", "</s>", CONTROL)
-    return template.render(messages, enable_thinking=enable_thinking)
+    return template.render(messages, thinking=thinking)
 
 
 def test_chat_is_rendered_with_the_header_of_the_answer() -> None:
@@ -27,7 +27,7 @@ def test_chat_is_rendered_with_the_header_of_the_answer() -> None:
 
 def test_thinking_is_off_unless_asked_for() -> None:
     assert "<think></think>" in rendered(TEMPLATE, Message("user", "a"))
-    assert "<think>" not in rendered(TEMPLATE, Message("user", "a"), enable_thinking=True)
+    assert "<think>" not in rendered(TEMPLATE, Message("user", "a"), thinking=True)
 
 
 def test_document_text_cannot_end_its_turn() -> None:
