@@ -10,6 +10,7 @@ at the edge that shows it. A test demands both languages for every code used in 
         ModelError        ModelMissingError, ModelRejectedError, DownloadError
         EngineError       ContextOverflowError, DeviceLostError, QueueFullError, EngineStoppedError
         IngestError       UnsupportedFormatError, LimitExceededError, NoTextError, ParseFailedError
+        BackupError
         NotFoundError
         FrontendError     DaemonUnreachableError, BadRequestError
 """
@@ -172,6 +173,12 @@ class ParseFailedError(IngestError):
     """The file is damaged, encrypted or not what its name says."""
 
     default_code = "parse_failed"
+
+
+class BackupError(ApplianceError):
+    """A backup could not be taken, read or restored; what was there before is untouched."""
+
+    default_code = "backup_failed"
 
 
 class NotFoundError(ApplianceError):

@@ -243,7 +243,7 @@ program() {
         fi
         printf '%s\n' "$stamp" >"$opt/installed"
     fi
-    for plugin in "$root/lib/libggml-cann310b.so" "$root/build/native/ggml-cann310b/libggml-cann310b.so"; do
+    for plugin in "$root/lib/libggml-cann310b.so" "$root/build/native/libggml-cann310b.so"; do
         if [ -f "$plugin" ]; then
             for package in "$venv"/lib/python3*/site-packages/appliance; do
                 put "$plugin" "$package/libggml-cann310b.so" 644

@@ -32,6 +32,10 @@ def build_parser() -> argparse.ArgumentParser:
         _group(commands, "models", "the model files: list, pull, import, ...", shared), shared
     )
     _add_config(_group(commands, "config", "check and show the configuration", shared), shared)
+    _add_backup(
+        _group(commands, "backup", "save the box into one file, check it, put it back", shared),
+        shared,
+    )
     _add_history(_group(commands, "history", "conversations that are kept", shared), shared)
     return parser
 
@@ -308,6 +312,60 @@ def _add_config(commands: Commands, shared: argparse.ArgumentParser) -> None:
         shared,
         "appliance config reference > docs/configuration.md",
     )
+
+
+def _add_backup(commands: Commands, shared: argparse.ArgumentParser) -> None:
+    create = _command(
+        commands,
+        "create",
+        "save store, configuration and documents; the box may run meanwhile",
+        "backup:create",
+        shared,
+        "appliance backup create",
+        "appliance backup create --to /media/usb --keep 3",
+    )
+    create.add_argument("--to", type=Path, metavar="DIR", help="folder or stick (DATA/backups)")
+    create.add_argument(
+        "--without-documents", action="store_true", help="leave the inbox out: store and settings"
+    )
+    create.add_argument(
+        "--keep", type=int, default=7, metavar="N", help="backups to keep there (7); 0: all"
+    )
+    _json(create)
+    listing = _command(
+        commands,
+        "list",
+        "the backups that are here",
+        "backup:list_backups",
+        shared,
+        "appliance backup list --from /media/usb",
+    )
+    listing.add_argument("--from", dest="folder", type=Path, metavar="DIR", help="another folder")
+    _json(listing)
+    verify = _command(
+        commands,
+        "verify",
+        "read a backup whole and compare every digest",
+        "backup:verify",
+        shared,
+        "appliance backup verify /media/usb/appliance-20270105-120000.tar",
+    )
+    verify.add_argument("file", type=Path, metavar="FILE", help="the backup")
+    _json(verify)
+    restore = _command(
+        commands,
+        "restore",
+        "put a backup in place, also on another board; the box must be stopped",
+        "backup:restore",
+        shared,
+        "appliance backup restore /media/usb/appliance-20270105-120000.tar",
+        "appliance backup restore --replace FILE",
+    )
+    restore.add_argument("file", type=Path, metavar="FILE", help="the backup")
+    restore.add_argument(
+        "--replace", action="store_true", help="move what is there aside and restore"
+    )
+    _json(restore)
 
 
 def _add_history(commands: Commands, shared: argparse.ArgumentParser) -> None:

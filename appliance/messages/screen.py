@@ -152,6 +152,23 @@ LABELS: dict[str, tuple[str, str]] = {
         "Support file: {path} (no documents, questions or keys in it)",
         "支持文件：{path}（不含文档、提问和密钥）",
     ),
+    # backups
+    "backup_done": (
+        "{path}: {documents} documents, {passages} passages, {files} files, {size}. Done.",
+        "{path}：{documents} 个文档，{passages} 个段落，{files} 个文件，{size}。已完成。",
+    ),
+    "backup_rotated": ("removed the older backup {path}", "已删除较旧的备份 {path}"),
+    "backup_none": ("There are no backups in {path}.", "{path} 中没有备份。"),
+    "backup_whole": (
+        "{path} is whole: {created}, version {version}, {documents} documents, {files} files.",
+        "{path} 完整：由版本 {version} 于 {created} 创建，{documents} 个文档，{files} 个文件。",
+    ),
+    "backup_restored": (
+        "Restored {documents} documents and {files} files. Start the box now.",
+        "已恢复 {documents} 个文档和 {files} 个文件。现在可以启动。",
+    ),
+    "backup_old_kept": ("What was there before is in {path}.", "原有内容在 {path} 中。"),
+    "backup_progress": ("{done} of {size}", "{done} / {size}"),
     # configuration and history
     "config_ok": ("{path}: no mistakes.", "{path}：没有错误。"),
     "config_absent": (

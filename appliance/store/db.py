@@ -28,6 +28,58 @@ that child until it has become the parser, which a busy board may take a second 
 """
 
 
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn sqlite3's exceptions about the file ``path`` into the store's."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        text = str(error)
+        if "disk is full" in text or "disk full" in text:
+            raise StoreFullError(path=str(path)) from error
+        if "malformed" in text or "not a database" in text or "corrupt" in text:
+            raise StoreCorruptError(path=str(path), cause=text) from error
+        raise StoreError(path=str(path), cause=text) from error
+
+
+def take_lock(path: Path) -> int:
+    """Return a descriptor that holds the lock of the store ``path``; closing it gives it back.
+
+    Raises:
+        StoreError: ``store_locked`` when another process has it, or the folder cannot be used.
+        StoreFullError: no space for the lock's file.
+    """
+    lock_path = path.with_name(path.name + ".lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise StoreFullError(path=str(path)) from error
+        raise StoreError(path=str(path), cause=str(error)) from error
+    deadline = time.monotonic() + _LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError as error:
+            if time.monotonic() < deadline:
+                time.sleep(_LOCK_WAIT_S / 50)
+                continue
+            holder = os.read(fd, 32).decode("ascii", "replace").strip()
+            os.close(fd)
+            raise StoreError("store_locked", path=str(path), pid=holder or "?") from error
+    try:
+        os.ftruncate(fd, 0)
+        os.write(fd, str(os.getpid()).encode())
+    except OSError as error:
+        os.close(fd)
+        if error.errno == errno.ENOSPC:
+            raise StoreFullError(path=str(path)) from error
+        raise StoreError(path=str(path), cause=str(error)) from error
+    return fd
+
+
 class Database:
     """The file, its lock and its connections."""
 
@@ -46,13 +98,7 @@ class Database:
         self._local = threading.local()
         self._readers: list[sqlite3.Connection] = []
         self._readers_lock = threading.Lock()
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock_fd = self._take_lock()
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise StoreFullError(path=str(path)) from error
-            raise StoreError(path=str(path), cause=str(error)) from error
+        self._lock_fd = take_lock(path)
         try:
             with self.translated():
                 self._writer = self._connect()
@@ -65,25 +111,6 @@ class Database:
         except BaseException:
             os.close(self._lock_fd)
             raise
-
-    def _take_lock(self) -> int:
-        lock_path = self.path.with_name(self.path.name + ".lock")
-        fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        deadline = time.monotonic() + _LOCK_WAIT_S
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError as error:
-                if time.monotonic() < deadline:
-                    time.sleep(_LOCK_WAIT_S / 50)
-                    continue
-                holder = os.read(fd, 32).decode("ascii", "replace").strip()
-                os.close(fd)
-                raise StoreError("store_locked", path=str(self.path), pid=holder or "?") from error
-        os.ftruncate(fd, 0)
-        os.write(fd, str(os.getpid()).encode())
-        return fd
 
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(
@@ -106,19 +133,9 @@ class Database:
         if found != "ok":
             raise StoreCorruptError(path=str(self.path), cause=str(found))
 
-    @contextlib.contextmanager
-    def translated(self) -> Iterator[None]:
+    def translated(self) -> contextlib.AbstractContextManager[None]:
         """Turn sqlite3's exceptions into the store's."""
-        try:
-            yield
-        except sqlite3.DatabaseError as error:
-            text = str(error)
-            where = str(self.path)
-            if "disk is full" in text or "disk full" in text:
-                raise StoreFullError(path=where) from error
-            if "malformed" in text or "not a database" in text or "corrupt" in text:
-                raise StoreCorruptError(path=where, cause=text) from error
-            raise StoreError(path=where, cause=text) from error
+        return translated(self.path)
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:

@@ -58,6 +58,7 @@ def test_command_has_help_an_example_of_itself_and_a_function(path: tuple[str, .
 def test_data_folder_is_taken_before_and_after_the_command(path: tuple[str, ...]) -> None:
     required = {"ask": ["q"], "kb show": ["d"], "kb search": ["q"], "kb remove": ["d"]}
     required |= {"kb reindex": ["--all"], "models import": ["f"], "models remove": ["m"]}
+    required |= {"backup verify": ["f"], "backup restore": ["f"]}
     required |= {"history show": ["c"], "history forget": ["--all"]}
     rest = [*path, *required.get(" ".join(path), [])]
 

@@ -1,0 +1,1 @@
+"""Work on the box as a whole, beside the daemon: backups."""
