@@ -107,7 +107,9 @@ def _add_main(commands: Commands, shared: argparse.ArgumentParser) -> None:
         shared,
         "appliance status",
         "appliance status --json",
+        "appliance status --watch",
     )
+    status.add_argument("--watch", action="store_true", help="show it again every two seconds")
     _json(status)
 
     doctor = _command(

@@ -7,10 +7,12 @@ import io
 import json
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from appliance.client import Client, RemoteError
 from appliance.config import AssistantConfig, HttpConfig
@@ -341,3 +343,19 @@ def test_answers_running_at_a_stop_are_ended(
 
     assert time.monotonic() - began < 5
     assert said[-1][1]["finish_reason"] == "cancelled"
+
+
+def test_metrics_are_prometheus_text(inside: Inside) -> None:
+    inside.put("图书馆.txt", LIBRARY)
+    ask(inside.client, "图书馆周末几点关门？")
+    with urllib.request.urlopen(f"{inside.client.url}/metrics", timeout=30) as response:
+        assert response.headers["Content-Type"].startswith("text/plain")
+        text = response.read().decode()
+
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+
+    assert families["appliance_up"].samples[0].value == 1
+    assert families["appliance_documents"].samples[0].value == 1
+    decoded = {s.labels["phase"]: s.value for s in families["appliance_tokens"].samples}
+    assert decoded["decode"] > 0
+    assert all(family.documentation for family in families.values())

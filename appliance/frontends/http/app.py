@@ -50,6 +50,7 @@ from appliance.errors import (
 from appliance.frontends.http import fields, openai, sse
 from appliance.frontends.http.crossing import Crossing
 from appliance.frontends.http.guard import Guard
+from appliance.frontends.http.metrics import CONTENT_TYPE_LATEST, metrics_text
 from appliance.frontends.http.replies import error_reply, reply
 from appliance.frontends.http.status import status_of
 from appliance.frontends.http.streams import AnswerReply
@@ -162,6 +163,7 @@ class Routes:
             ("POST", "/v1/chat/completions", self.chat_completions),
             ("POST", "/v1/completions", self.completions),
             ("POST", "/v1/embeddings", self.embeddings),
+            ("GET", "/metrics", self.metrics),
             ("GET", "/api/status", self.status),
             ("POST", "/api/ask", self.ask),
             ("GET", "/api/search", self.search),
@@ -465,6 +467,12 @@ class Routes:
         return reply(
             await self._crossing.call(status_of, self._core, self._lang(request), uptime_s)
         )
+
+    async def metrics(self, _request: Request) -> Response:
+        """Say how the box is, for Prometheus."""
+        uptime_s = self._clock.monotonic() - self._started
+        status = await self._crossing.call(status_of, self._core, "en", uptime_s)
+        return Response(metrics_text(status), media_type=CONTENT_TYPE_LATEST)
 
     async def health(self, _request: Request) -> Response:
         """Say that the daemon lives."""
