@@ -94,6 +94,9 @@ class IngestConfig:
     max_inflated_bytes: int = _key(
         512 * MIB, "Most bytes an archive-like file may unpack to.", low=MIB
     )
+    ocr: Literal["auto", "off"] = _key(
+        "auto", "auto reads the text in pictures and scans when the extra 'ocr' is installed."
+    )
     chunk_tokens: int = _key(
         256, "Aimed size of a passage in tokens of the embedder.", low=32, high=480
     )

@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    rng = random.Random(args.seed)  # noqa: S311 (reproducible runs)
+    rng = random.Random(args.seed)  # reproducible runs
     engine = LlamaEngine(
         args.model, None, n_ctx=args.tokens + 2048, n_threads=args.threads, device="cpu"
     )

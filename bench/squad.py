@@ -65,7 +65,7 @@ def index(store: Store, paragraphs: dict[str, str], embedder: Embedder) -> None:
         if store.link_existing(name, digest) is None:
             passages = chunk([Block(text, line_from=1, line_to=1 + text.count("\n"))])
             store.commit_document(name, digest, len(raw), ParsedMeta("txt", path), passages)
-    _wait_loaded(embedder)
+    wait_embedder(embedder)
     while pending := store.pending_embeddings(_BATCH):
         vectors = embedder.embed([text for _, text in pending], "passage", Priority.INGEST_EMBED)
         store.add_vectors(embedder.embedder_id, [pid for pid, _ in pending], vectors)
@@ -79,7 +79,8 @@ def wait_model(engine: Engine, most_s: float = 300.0) -> None:
         time.sleep(0.05)
 
 
-def _wait_loaded(embedder: Embedder, most_s: float = 120.0) -> None:
+def wait_embedder(embedder: Embedder, most_s: float = 120.0) -> None:
+    """Wait until the embedder is loaded."""
     deadline = time.monotonic() + most_s
     while True:
         try:

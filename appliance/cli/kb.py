@@ -40,7 +40,10 @@ def show(arguments: Namespace, output: Output) -> int:
         return EXIT_DONE
     output.line(f"{clean(document['title'])} ({', '.join(map(clean, document['paths']))})")
     for problem in document["problems"]:
-        output.say("page_problem", page=problem["page"], reason=clean(problem["reason"]))
+        if problem.get("member"):
+            output.line(f"  {clean(problem['member'])}: {clean(problem['reason'])}")
+        else:
+            output.say("page_problem", page=problem["page"], reason=clean(problem["reason"]))
     shown = ""
     for passage in found["passages"]:
         item = {**passage, "path": document["paths"][0]}

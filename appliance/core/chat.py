@@ -375,7 +375,7 @@ def _place(hit: Hit) -> str:
     """Return a hit's place as the prompt shows it, e.g. ``manual.pdf p. 3``."""
     if hit.page is not None:
         return f"{hit.path} p. {hit.page}"
-    return f"{hit.path} / {hit.heading}" if hit.heading else hit.path
+    return " / ".join(part for part in (hit.path, hit.heading, hit.place) if part)
 
 
 def _citation(n: int, hit: Hit, wanted: str) -> Citation:
@@ -388,4 +388,5 @@ def _citation(n: int, hit: Hit, wanted: str) -> Citation:
         line_from=hit.line_from,
         line_to=hit.line_to,
         quote=best_quote(hit.text, wanted),
+        place=hit.place,
     )

@@ -25,6 +25,7 @@ class Citation:
     line_from: int | None
     line_to: int | None
     quote: str
+    place: str | None = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ question never waits for more than one of them.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import hashlib
 import logging
@@ -40,6 +41,7 @@ from appliance.errors import (
     StoreError,
     StoreFullError,
 )
+from appliance.parsers import ocr
 from appliance.parsers.base import Limits, ParsedDocument
 from appliance.parsers.process import ParserProcess
 from appliance.parsers.registry import SUFFIXES
@@ -329,6 +331,7 @@ class IngestWorker:
             max_memory_bytes=ingest.max_memory_bytes,
             max_pages=ingest.max_pages,
             max_inflated_bytes=ingest.max_inflated_bytes,
+            ocr=ingest.ocr,
         )
 
     def _path(self, file: FileRow) -> bytes:
@@ -395,6 +398,8 @@ _NAMED_AS: dict[str, str] = {"parse_timeout": "seconds", "parse_memory": "limit_
 def is_cured(file: FileRow, limits: Limits) -> bool:
     """Whether the reason why a file failed no longer holds under the limits in force."""
     code = file.error_code
+    if code in ("scanned", "image_needs_ocr"):
+        return limits.ocr == "auto" and ocr.is_installed()
     if code == "unsupported_format":
         return PurePath(file.display).suffix.lower() in SUFFIXES
     if code not in _LIMIT_OF:
@@ -409,5 +414,5 @@ def _meta(document: ParsedDocument) -> ParsedMeta:
         title=document.title,
         encoding=document.encoding,
         n_pages=document.n_pages,
-        problems=tuple({"page": p.page, "code": p.code} for p in document.problems),
+        problems=tuple(dataclasses.asdict(problem) for problem in document.problems),
     )

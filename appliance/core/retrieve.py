@@ -74,6 +74,7 @@ class Hit:
     score: float
     text: str
     arms: dict[str, ArmRank]
+    place: str | None = None
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ class SearchResult:
                     "heading": hit.heading,
                     "line_from": hit.line_from,
                     "line_to": hit.line_to,
+                    "place": hit.place,
                     "score": round(hit.score, 6),
                     "text": hit.text,
                     "arms": {
@@ -150,7 +152,7 @@ class Retriever:
         Without an embedder (still loading, failed, or the index made by another one) the keyword
         arm answers alone.
         """
-        terms = self._lookup_terms(query)
+        terms = self.lookup_terms(query)
         keyword = self._store.keyword_search(terms, _ARM_DEPTH, collection)
         dense, background = self._dense(query, collection)
         term_weights = _term_weights(query, keyword)
@@ -160,21 +162,12 @@ class Retriever:
             "dense": {pid: ArmRank(n, s) for n, (pid, s) in enumerate(dense, 1)},
         }
         passages = self._store.get_passages(list(arms["keyword"] | arms["dense"]), collection)
-        weights = {
-            "keyword": self._config.keyword_weight * _evidence(term_weights, keyword),
-            "dense": self._config.dense_weight,
-        }
         wanted_codes = codes(query)
-        scores = {
-            pid: sum(
-                weights[name] / (self._config.rrf_k + ranks[pid].rank)
-                for name, ranks in arms.items()
-                if pid in ranks
-            )
+        scores = self._fused(query, keyword, dense)
+        if wanted_codes:
             # An exact code is what the person typed: it goes before everything else.
-            + (_holds_code(passages[pid], wanted_codes) if wanted_codes else 0.0)
-            for pid in passages
-        }
+            for pid, passage in passages.items():
+                scores[pid] += _holds_code(passage, wanted_codes)
         order = sorted(passages, key=lambda pid: (-scores[pid], pid))
         relevance = _relevance(
             term_weights,
@@ -188,7 +181,27 @@ class Retriever:
         outcome, facts = self._outcome(hits, relevance, collection)
         return SearchResult(query, hits, outcome, relevance, facts)
 
-    def _lookup_terms(self, query: str) -> list[str]:
+    def fused(
+        self, query: str, keyword: KeywordHits, dense: Sequence[tuple[int, float]]
+    ) -> list[tuple[int, float]]:
+        """Return the passages of both arms with their fused scores, best first."""
+        scores = self._fused(query, keyword, dense)
+        return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+
+    def _fused(
+        self, query: str, keyword: KeywordHits, dense: Sequence[tuple[int, float]]
+    ) -> dict[int, float]:
+        evidence = _evidence(_term_weights(query, keyword), keyword)
+        scores: dict[int, float] = {}
+        for weight, hits in (
+            (self._config.keyword_weight * evidence, keyword.hits),
+            (self._config.dense_weight, dense),
+        ):
+            for rank, (pid, _) in enumerate(hits, 1):
+                scores[pid] = scores.get(pid, 0.0) + weight / (self._config.rrf_k + rank)
+        return scores
+
+    def lookup_terms(self, query: str) -> list[str]:
         """Return what to look up; ``GB 18030`` finds ``GB18030`` and the reverse.
 
         A query of nothing but single Chinese characters is looked up as the bigrams that contain
@@ -249,7 +262,8 @@ class Retriever:
                     if (
                         neighbour is not None
                         and neighbour.id not in taken
-                        and (neighbour.page, neighbour.heading) == (first.page, first.heading)
+                        and (neighbour.page, neighbour.heading, neighbour.place)
+                        == (first.page, first.heading, first.place)
                         and run[-1].char_to - run[0].char_from + len(neighbour.text)
                         <= _NEIGHBOUR_CHARS
                     ):
@@ -275,6 +289,7 @@ class Retriever:
                     score=scores[pid],
                     text=_joined(run),
                     arms={name: ranks[pid] for name, ranks in arms.items() if pid in ranks},
+                    place=best.place,
                 )
             )
             if len(hits) == k:

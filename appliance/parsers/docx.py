@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import zipfile
-import zlib
 from collections.abc import Iterator
 
 from docx import Document
@@ -14,12 +12,11 @@ from docx.oxml.ns import qn
 from docx.text.paragraph import Paragraph
 from lxml import etree
 
-from appliance.errors import LimitExceededError, NoTextError, ParseFailedError
+from appliance.errors import NoTextError, ParseFailedError
+from appliance.parsers.archive import check_office
 from appliance.parsers.base import Block, Limits, ParsedDocument
 
-_OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _HEADING_STYLE = re.compile(r"^(?:heading|标题)\s*([1-9])$", re.IGNORECASE)
-_READ_BYTES = 1 << 20
 
 # What python-docx lets through from an archive whose parts do not fit together.
 _BROKEN = (KeyError, ValueError, AttributeError, TypeError, IndexError, etree.XMLSyntaxError)
@@ -39,45 +36,6 @@ _MARKS = {
 }
 
 
-def check_archive(path: str, limits: Limits) -> None:
-    """Unpack every member once without keeping it, and refuse bombs before a library does.
-
-    The sizes an archive declares are the attacker's, so the bytes are counted as they come out.
-
-    Raises:
-        LimitExceededError: ``archive_bomb`` when more than ``max_inflated_bytes`` come out.
-        ParseFailedError: not a zip archive, damaged, or encrypted.
-    """
-    total = 0
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for info in archive.infolist():
-                if info.flag_bits & 1:
-                    raise ParseFailedError("encrypted")
-                with archive.open(info) as member:
-                    while block := member.read(_READ_BYTES):
-                        total += len(block)
-                        if total > limits.max_inflated_bytes:
-                            raise LimitExceededError(
-                                "archive_bomb", limit=limits.max_inflated_bytes
-                            )
-                        # Office never writes a document type; entity bombs need one.
-                        if (
-                            info.filename.endswith((".xml", ".rels"))
-                            and b"<!DOCTYPE" in block[:4096]
-                        ):
-                            raise ParseFailedError("damaged", format="DOCX")
-    except (
-        zipfile.BadZipFile,
-        zipfile.LargeZipFile,
-        zlib.error,
-        EOFError,
-        OSError,
-        NotImplementedError,
-    ) as error:
-        raise ParseFailedError("damaged", format="DOCX") from error
-
-
 class DocxParser:
     """``.docx``."""
 
@@ -86,11 +44,7 @@ class DocxParser:
 
     def parse(self, path: str, limits: Limits) -> ParsedDocument:
         """See ``Parser.parse``."""
-        with open(path, "rb") as file:  # noqa: PTH123 - the path may not be valid Unicode
-            if file.read(8) == _OLE_MAGIC:
-                # Word stores a password-protected DOCX as an OLE container.
-                raise ParseFailedError("encrypted")
-        check_archive(path, limits)
+        check_office(path, limits, "DOCX")
         try:
             document = Document(path)
             blocks = list(_blocks(document))

@@ -45,14 +45,14 @@ class HtmlParser:
     def parse(self, path: str, limits: Limits) -> ParsedDocument:  # noqa: ARG002
         """See ``Parser.parse``."""
         raw = Path(path).read_bytes()
-        text, encoding = _decode_page(raw)
+        text, encoding = decode_page(raw)
         blocks, title = blocks_of(text)
         if not blocks:
             raise NoTextError("empty_document")
         return ParsedDocument(self.format, title[:120], tuple(blocks), encoding=encoding)
 
 
-def _decode_page(raw: bytes) -> tuple[str, str]:
+def decode_page(raw: bytes) -> tuple[str, str]:
     """Decode as browsers do: a mark first, then what the page says, then what the bytes say."""
     decoded = decode(raw)
     found = _DECLARED.search(raw[:4096])

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
+import numpy as np
+import numpy.typing as npt
 import pypdfium2 as pdfium
 
 from appliance.errors import LimitExceededError, NoTextError, ParseFailedError
-from appliance.parsers.base import Block, Limits, PageProblem, ParsedDocument
+from appliance.parsers import ocr
+from appliance.parsers.base import Block, Limits, ParsedDocument, PartProblem
 
 _PASSWORD_ERROR = 4  # FPDF_ERR_PASSWORD in fpdfview.h
+
+_OCR_DPI = 200
+_OCR_MOST_SIDE = 4000
+"""Pixels of the longer side of a page that is read as a picture; A3 at 200 dpi is 3307."""
 
 
 class PdfParser:
@@ -21,7 +29,9 @@ class PdfParser:
     def parse(self, path: str, limits: Limits) -> ParsedDocument:
         """See ``Parser.parse``."""
         try:
-            document = pdfium.PdfDocument(path)
+            # A stream, not a name: a member of an archive lies in memory and has none.
+            file = open(path, "rb")  # noqa: SIM115, PTH123 - pdfium closes it with the document
+            document = pdfium.PdfDocument(file, autoclose=True)
         except pdfium.PdfiumError as error:
             if (
                 getattr(error, "err_code", None) == _PASSWORD_ERROR
@@ -41,26 +51,26 @@ class PdfParser:
         if n_pages > limits.max_pages:
             raise LimitExceededError("too_many_pages", n_pages=n_pages, limit=limits.max_pages)
         blocks: list[Block] = []
-        problems: list[PageProblem] = []
+        problems: list[PartProblem] = []
         n_chars = 0
+        recogniser = ocr.Recogniser(limits)
         for number in range(1, n_pages + 1):
             try:
-                text = self._page_text(document, number - 1)
+                text, code = self._page(document, number - 1, recogniser)
             except pdfium.PdfiumError:
-                problems.append(PageProblem(number, "page_damaged"))
-                continue
+                text, code = "", "page_damaged"
             n_chars += len(text)
             if n_chars > limits.max_text_chars:
                 raise LimitExceededError("too_much_text", limit=limits.max_text_chars)
-            if not text.strip():
-                problems.append(PageProblem(number, "page_scanned"))
-            elif _is_garbage(text):
-                problems.append(PageProblem(number, "page_garbled"))
-            else:
+            if code is not None:
+                problems.append(PartProblem(number, code))
+            elif text:
                 blocks.append(Block(text, page=number))
         if not blocks:
-            if all(problem.code == "page_damaged" for problem in problems):
+            if problems and all(problem.code == "page_damaged" for problem in problems):
                 raise ParseFailedError("damaged", format="PDF")
+            if not problems:
+                raise NoTextError("empty_document")
             raise NoTextError("scanned", n_pages=n_pages)
         title = (document.get_metadata_value("Title") or "").strip()
         return ParsedDocument(
@@ -71,16 +81,42 @@ class PdfParser:
             problems=tuple(problems),
         )
 
-    def _page_text(self, document: pdfium.PdfDocument, index: int) -> str:
+    def _page(
+        self, document: pdfium.PdfDocument, index: int, recogniser: ocr.Recogniser
+    ) -> tuple[str, str | None]:
+        """Return a page's text and why there is none; an empty page is no problem."""
         page = document[index]
         try:
             text_page = page.get_textpage()
             try:
-                return tidy(text_page.get_text_bounded())
+                text = tidy(text_page.get_text_bounded())
             finally:
                 text_page.close()
+            code = None
+            if not text.strip():
+                if next(iter(page.get_objects(max_depth=1)), None) is None:
+                    return "", None
+                code = recogniser.code
+            elif is_garbage(text):
+                code = "page_garbled"
+            if code is None or not recogniser.is_on:
+                return ("", code) if code else (text, None)
+            seen, trouble = recogniser.text_of(_picture(page))
+            # A page of drawings alone has no text to miss.
+            return seen, trouble or (code if code == "page_garbled" and not seen else None)
         finally:
             page.close()
+
+
+def _picture(page: pdfium.PdfPage) -> npt.NDArray[np.uint8]:
+    """Return a page as pixels, RGB."""
+    scale = min(_OCR_DPI / 72, _OCR_MOST_SIDE / max(*page.get_size(), 1.0))
+    bitmap = page.render(scale=scale, rev_byteorder=True)
+    try:
+        pixels: npt.NDArray[np.uint8] = np.array(bitmap.to_numpy()[:, :, :3])
+        return pixels
+    finally:
+        bitmap.close()
 
 
 def tidy(text: str) -> str:
@@ -125,10 +161,22 @@ def _ends_paragraph(previous: str, line: str) -> bool:
     return width < 40
 
 
-def _is_garbage(text: str) -> bool:
-    """Whether a text layer is unreadable: fonts without a character map give these."""
+def is_garbage(text: str) -> bool:
+    """Whether a text layer is unreadable.
+
+    Fonts without a character map give private or undefined characters; a subset font whose map was
+    lost gives control characters, or symbols of many scripts that never stand together.
+    """
     sample = [char for char in text if not char.isspace()][:2000]
+    if not sample:
+        return False
     bad = sum(
-        1 for char in sample if char == "\ufffd" or 0xE000 <= ord(char) <= 0xF8FF or ord(char) < 32
+        1
+        for char in sample
+        if char == "\ufffd" or unicodedata.category(char) in ("Co", "Cn", "Cc", "Cs")
     )
-    return bool(sample) and bad > len(sample) * 0.3
+    if bad > len(sample) * 0.3:
+        return True
+    # Readable text is made of letters, digits and marks; a shifted map makes it mostly symbols.
+    odd = sum(1 for char in sample if unicodedata.category(char) in ("Sk", "Sm", "So", "Lm", "Mn"))
+    return len(sample) >= 50 and odd > len(sample) * 0.5

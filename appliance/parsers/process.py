@@ -15,7 +15,7 @@ from typing import Any
 
 from appliance import errors
 from appliance.errors import IngestError, LimitExceededError, NoTextError, ParseFailedError
-from appliance.parsers.base import Block, Limits, PageProblem, ParsedDocument
+from appliance.parsers.base import Block, Limits, ParsedDocument, PartProblem
 
 _GRACE_S = 10.0
 """How much longer than a parse may take the worker is waited for before it is replaced."""
@@ -172,5 +172,5 @@ def _document_of(tree: dict[str, Any]) -> ParsedDocument:
         ),
         n_pages=tree["n_pages"],
         encoding=tree["encoding"],
-        problems=tuple(PageProblem(**problem) for problem in tree["problems"]),
+        problems=tuple(PartProblem(**problem) for problem in tree["problems"]),
     )

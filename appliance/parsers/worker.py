@@ -32,6 +32,7 @@ import time
 from typing import Any
 
 from appliance.errors import ApplianceError, LimitExceededError, ParseFailedError
+from appliance.parsers import ocr
 from appliance.parsers.base import Limits
 from appliance.parsers.registry import parser_for
 
@@ -63,6 +64,18 @@ def main() -> int:
 
 
 def _serve(request: dict[str, Any], output: int) -> dict[str, Any]:
+    reply = _serve_once(request, output)
+    # ONNX Runtime does not always survive a refused allocation.
+    is_short = reply.get("error", {}).get("code") in ("parse_memory", "parse_crashed")
+    if is_short and request["limits"]["ocr"] == "auto" and ocr.is_installed():
+        # Reading pictures takes the most by far: without it, the pages that have text are read.
+        os.ftruncate(output, 0)
+        os.lseek(output, 0, os.SEEK_SET)
+        return _serve_once({**request, "limits": {**request["limits"], "ocr": "short"}}, output)
+    return reply
+
+
+def _serve_once(request: dict[str, Any], output: int) -> dict[str, Any]:
     limits = Limits(**request["limits"])
     with contextlib.suppress(ApplianceError):
         parser_for(request["name"])  # import it here, once, instead of in every grandchild
@@ -119,7 +132,7 @@ def _write(output: int, tree: dict[str, Any]) -> int:
 def _parse(request: dict[str, Any], limits: Limits) -> dict[str, Any]:
     path = os.fsdecode(base64.b64decode(request["path"]))
     try:
-        document = parser_for(request["name"]).parse(path, limits)
+        document = parser_for(request["name"], path).parse(path, limits)
     except ApplianceError as error:
         return _error(error)
     except RecursionError:
@@ -128,6 +141,10 @@ def _parse(request: dict[str, Any], limits: Limits) -> dict[str, Any]:
         return _error(ParseFailedError("file_vanished"))
     except PermissionError:
         return _error(ParseFailedError("file_unreadable"))
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a parser's own fault; the name helps to find it
+        return _error(ParseFailedError("parse_crashed", signal=type(error).__name__))
     n_chars = sum(len(block.text) for block in document.blocks)
     if n_chars > limits.max_text_chars:
         return _error(LimitExceededError("too_much_text", limit=limits.max_text_chars))

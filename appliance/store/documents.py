@@ -38,7 +38,7 @@ _FILE_COLUMNS = (
 _FROM_FILE = f"FROM files f WHERE f.document_id = p.document_id ORDER BY {IN_COLLECTION} DESC, f.id"
 _PASSAGE_COLUMNS = (
     "p.id, p.document_id, p.ordinal, p.text, p.page, p.heading, p.line_from, p.line_to,"
-    " p.char_from, p.char_to, d.title,"
+    " p.char_from, p.char_to, p.place, d.title,"
     f" (SELECT display {_FROM_FILE} LIMIT 1) AS path,"
     f" (SELECT collection {_FROM_FILE} LIMIT 1) AS collection"
 )
@@ -239,27 +239,27 @@ class DocumentsTable:
         terms = [terms_text(p.text, p.heading) for p in passages]
         with self._db.write() as db:
             gone = self._drop_same(db, sha256)
-            document_id = int(
-                db.execute(
-                    "INSERT INTO documents (sha256, size_bytes, format, title, encoding, n_pages,"
-                    " problems, state, added_at) VALUES (?, ?, ?, ?, ?, ?, ?, 'searchable', ?)"
-                    " RETURNING id",
-                    (
-                        sha256,
-                        size_bytes,
-                        parsed.format,
-                        parsed.title,
-                        parsed.encoding,
-                        parsed.n_pages,
-                        json.dumps(parsed.problems, ensure_ascii=False),
-                        time.time(),
-                    ),
-                ).fetchone()[0]
+            document_id = self._next_id(db)
+            db.execute(
+                "INSERT INTO documents (id, sha256, size_bytes, format, title, encoding, n_pages,"
+                " problems, state, added_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'searchable', ?)",
+                (
+                    document_id,
+                    sha256,
+                    size_bytes,
+                    parsed.format,
+                    parsed.title,
+                    parsed.encoding,
+                    parsed.n_pages,
+                    json.dumps(parsed.problems, ensure_ascii=False),
+                    time.time(),
+                ),
             )
             for p, text in zip(passages, terms, strict=True):
                 passage_id = db.execute(
                     "INSERT INTO passages (document_id, ordinal, text, page, heading, line_from,"
-                    " line_to, char_from, char_to) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+                    " line_to, char_from, char_to, place)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
                     (
                         document_id,
                         p.ordinal,
@@ -270,6 +270,7 @@ class DocumentsTable:
                         p.line_to,
                         p.char_from,
                         p.char_to,
+                        p.place,
                     ),
                 ).fetchone()[0]
                 db.execute(
@@ -277,6 +278,15 @@ class DocumentsTable:
                 )
             gone += self._link(db, path, document_id, noted)
             return document_id, gone
+
+    def _next_id(self, db: sqlite3.Connection) -> int:
+        """Return an id no document ever had: an old citation must not open a new document."""
+        return int(
+            db.execute(
+                "UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'last_document'"
+                " RETURNING value"
+            ).fetchone()[0]
+        )
 
     def documents(self) -> list[DocumentRow]:
         """Return every document, the newest first."""

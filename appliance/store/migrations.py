@@ -94,7 +94,16 @@ def m001(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
-STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (m001,)
+def m002(db: sqlite3.Connection) -> None:
+    """Places of passages in formats without pages; document ids that are never given twice."""
+    db.execute("ALTER TABLE passages ADD COLUMN place TEXT")
+    db.execute(
+        "INSERT INTO meta (key, value)"
+        " SELECT 'last_document', CAST(coalesce(max(id), 0) AS TEXT) FROM documents"
+    )
+
+
+STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (m001, m002)
 
 
 def migrate(db: sqlite3.Connection, path: str) -> None:

@@ -84,6 +84,7 @@ class PassageRow:
     path: str
     collection: str
     title: str
+    place: str | None = None
 
 
 @dataclass(frozen=True)

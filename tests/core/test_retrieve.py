@@ -299,6 +299,7 @@ def test_json_has_the_contracts_keys(store: Store) -> None:
         "heading",
         "line_from",
         "line_to",
+        "place",
         "score",
         "text",
         "arms",

@@ -84,6 +84,12 @@ def docx_entities(path: Path) -> Path:
     return path
 
 
+def locked_office() -> bytes:
+    """The head of an Office file with a password: an OLE container with the encrypted package."""
+    name = "EncryptedPackage".encode("utf-16-le")
+    return b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 1016 + name + b"\0" * 1000
+
+
 def change_member(path: Path, name: str, old: bytes, new: bytes) -> None:
     """Replace bytes in one member of a zip archive; fails when they are not there."""
     with zipfile.ZipFile(path) as archive:

@@ -20,7 +20,9 @@ from appliance.parsers.process import ParserProcess
 from appliance.units import MIB
 from tests.parsers import files
 
-LIMITS = Limits(max_seconds=20.0, max_memory_bytes=512 * MIB, max_inflated_bytes=64 * MIB)
+LIMITS = Limits(
+    max_seconds=20.0, max_memory_bytes=512 * MIB, max_inflated_bytes=64 * MIB, ocr="off"
+)
 SAMPLES = Path(__file__).parents[2] / "assets" / "samples" / "documents"
 
 
@@ -234,7 +236,7 @@ def broken(kind: str, folder: Path) -> Path:
     elif kind == "not-a.docx":
         path.write_text("this is no DOCX")
     elif kind == "locked.docx":
-        path.write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 2000)
+        path.write_bytes(files.locked_office())
     elif kind == "bomb.docx":
         files.docx_bomb(path, 200 * MIB)
     elif kind == "entities.docx":
@@ -278,6 +280,7 @@ def test_broken_file_has_a_reason_people_understand(
         max_memory_bytes=512 * MIB,
         max_inflated_bytes=64 * MIB,
         max_pages=20,
+        ocr="off",
     )
 
     with pytest.raises(IngestError) as caught:

@@ -701,7 +701,17 @@ def _document(row: DocumentRow, lang: Lang) -> dict[str, Any]:
         "size_bytes": row.size_bytes,
         "sha256": row.sha256.hex(),
         "problems": [
-            {**problem, "reason": str(sentence(problem["code"], lang))} for problem in row.problems
+            {
+                **problem,
+                "reason": str(
+                    sentence(
+                        problem["code"],
+                        lang,
+                        {**problem.get("facts", {}), "page": problem["page"]},
+                    )
+                ),
+            }
+            for problem in row.problems
         ],
         "added_at": row.added_at,
     }
@@ -715,6 +725,7 @@ def _passage(row: PassageRow) -> dict[str, Any]:
         "heading": row.heading,
         "line_from": row.line_from,
         "line_to": row.line_to,
+        "place": row.place,
         "text": row.text,
     }
 

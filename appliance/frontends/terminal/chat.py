@@ -259,7 +259,7 @@ class Chat:
 
 def _is_at(passage: Mapping[str, Any], citation: Mapping[str, Any]) -> bool:
     """Whether a passage is part of the place that a citation names."""
-    if (passage["page"], passage["heading"]) != (citation["page"], citation["heading"]):
+    if any(passage[key] != citation[key] for key in ("page", "heading", "place")):
         return False
     if citation["line_from"] is None or passage["line_from"] is None:
         return True

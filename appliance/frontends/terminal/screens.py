@@ -100,7 +100,9 @@ def place(item: Json, lang: str) -> str:
         parts.append(say("page", lang, page=item["page"]))
     if item["heading"]:
         parts.append(clean(item["heading"]))
-    elif item["page"] is None and item["line_from"] is not None:
+    if item.get("place"):  # answers kept by an older version have none
+        parts.append(clean(item["place"]))
+    elif item["page"] is None and not item["heading"] and item["line_from"] is not None:
         first, last = item["line_from"], item["line_to"]
         if first == last:
             parts.append(say("line", lang, line=first))
