@@ -8,7 +8,6 @@ from typing import Literal, Protocol
 from appliance.errors import Fact
 from appliance.units import MIB
 
-
 OcrMode = Literal["auto", "off", "short"]
 """``short``: it was tried and needed more memory than the file may use."""
 
