@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <unistd.h>
 
 #define ACL_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -27,6 +28,7 @@ constexpr size_t kMallocPad      = 32; // aclrtMalloc's own: real size = align32
 constexpr int64_t kNpuArch       = 3002;
 constexpr int64_t kL2Bytes       = 4 << 20;
 constexpr uint32_t kMaxStreamsB4 = 480, kMaxStreamsB1 = 512;
+constexpr auto kDeviceBusy = "valid devId range is [0, 0): another process holds the device";
 
 using Lock = std::unique_lock<std::mutex>;
 
@@ -49,6 +51,24 @@ bool needs_context(State & s, const char * call, aclError * rc) {
 #define NEED_CONTEXT(s)                                                                                      \
     if (aclError missing = ACL_SUCCESS; !needs_context(s, __func__, &missing)) {                             \
         return missing;                                                                                      \
+    }
+
+bool is_healthy(State & s, const char * call, aclError * rc) {
+    if (s.is_lost) {
+        *rc = answer(call, ACL_ERROR_RT_LOST_HEARTBEAT, "the device is lost");
+        return false;
+    }
+    if (const Context * context = current_context(s); context->failure != ACL_SUCCESS) {
+        *rc = answer(call, context->failure, ("the context failed before: " + context->failure_text).c_str());
+        return false;
+    }
+    return true;
+}
+
+// For what makes the device work. Memory and clean-up calls stay usable, so that a client can leave in order.
+#define NEED_HEALTH(s)                                                                                       \
+    if (aclError ill = ACL_SUCCESS; !is_healthy(s, __func__, &ill)) {                                        \
+        return ill;                                                                                          \
     }
 
 aclError not_supported(const char * call) {
@@ -123,14 +143,14 @@ aclError check_copy(const char * call, const void * dst, size_t dst_max, const v
     return ACL_SUCCESS;
 }
 
-Event * find_event(State & s, const char * call, aclrtEvent handle, aclError * rc) {
+std::shared_ptr<Event> find_event(State & s, const char * call, aclrtEvent handle, aclError * rc) {
     const auto found = s.events.find(handle);
     if (found == s.events.end()) {
         *rc = answer(call, handle == nullptr ? ACL_ERROR_INVALID_PARAM : ACL_ERROR_RT_PARAM_INVALID,
                      "the event was destroyed or never created");
         return nullptr;
     }
-    return found->second.get();
+    return found->second;
 }
 
 bool is_complete(const Event & e) {
@@ -146,7 +166,7 @@ aclError create_event(const char * call, aclrtEvent * out, uint32_t flags, bool 
     if (aclError missing = ACL_SUCCESS; !needs_context(s, call, &missing)) {
         return missing;
     }
-    auto made      = std::make_unique<Event>();
+    auto made      = std::make_shared<Event>();
     made->number   = s.next_number++;
     made->context  = current_context(s)->number;
     made->flags    = flags;
@@ -160,8 +180,8 @@ aclError wait_event(const char * call, aclrtEvent handle, int64_t timeout_ms) {
     State & s = state();
     Lock lock(s.lock);
     NEED_CONTEXT(s)
-    aclError rc   = ACL_SUCCESS;
-    Event * event = find_event(s, call, handle, &rc);
+    aclError rc      = ACL_SUCCESS;
+    const auto event = find_event(s, call, handle, &rc);
     if (event == nullptr) {
         return rc;
     }
@@ -172,13 +192,14 @@ aclError wait_event(const char * call, aclrtEvent handle, int64_t timeout_ms) {
             return answer(call, ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, "the event did not complete in time");
         }
         if (event->stream != nullptr && event->stream->failure != ACL_SUCCESS) {
-            return answer(call, event->stream->failure, event->stream->failure_text.c_str());
+            rc = report_failure(s, *event->stream, call);
+            trace_call(call, rc);
+            return rc;
         }
         lock.unlock();
         std::this_thread::sleep_for(std::chrono::microseconds(50));
         lock.lock();
-        event = find_event(s, call, handle, &rc);
-        if (event == nullptr) {
+        if (find_event(s, call, handle, &rc) != event) {
             fatal(std::string(call) + ": the event was destroyed while it was waited for");
         }
     }
@@ -194,15 +215,23 @@ aclError wait_event(const char * call, aclrtEvent handle, int64_t timeout_ms) {
 
 ACL_EXPORT aclError aclInit(const char * configPath) {
     ENTER()
-    (void) configPath;
     State & s = state();
     const Lock lock(s.lock);
+    if (configPath != nullptr && access(configPath, R_OK) != 0) {
+        return answer(__func__, ACL_ERROR_INVALID_FILE, "the configuration file cannot be read");
+    }
+    const std::string path = configPath != nullptr ? configPath : "";
+    if (s.has_acl_config && path != s.acl_config) {
+        return answer(__func__, ACL_ERROR_INVALID_PARAM, "an earlier aclInit had another configuration");
+    }
     if (is_init(s)) {
         ++s.n_init;
         return answer(__func__, ACL_ERROR_REPEAT_INITIALIZE, "aclInit was already called in this process");
     }
-    s.n_init        = 1;
-    s.was_finalized = false;
+    s.n_init         = 1;
+    s.was_finalized  = false;
+    s.acl_config     = path;
+    s.has_acl_config = true;
     return answer(__func__, ACL_SUCCESS, "");
 }
 
@@ -265,6 +294,12 @@ ACL_EXPORT aclError aclrtGetDeviceCount(uint32_t * count) {
     if (count == nullptr) {
         return answer(__func__, ACL_ERROR_INVALID_PARAM, "count is null");
     }
+    State & s = state();
+    const Lock lock(s.lock);
+    *count = 0;
+    if (!hold_device(s, false)) {
+        return answer(__func__, ACL_ERROR_RT_INVALID_DEVICEID, kDeviceBusy);
+    }
     *count = 1;
     return answer(__func__, ACL_SUCCESS, "");
 }
@@ -278,6 +313,9 @@ ACL_EXPORT aclError aclrtSetDevice(int32_t deviceId) {
     }
     if (deviceId != 0) {
         return answer(__func__, ACL_ERROR_RT_INVALID_DEVICEID, "valid devId range is [0, 1)");
+    }
+    if (!hold_device(s, true)) {
+        return answer(__func__, ACL_ERROR_RT_INVALID_DEVICEID, kDeviceBusy);
     }
     if (s.primary == nullptr) {
         auto made             = std::make_unique<Context>();
@@ -324,7 +362,12 @@ aclError reset(const char * call, int32_t device, bool force) {
     }
     close_context(lock, s, *s.primary);
     s.primary = nullptr;
-    s.is_lost = false; // a reset brings the device back
+    // A reset brings the device back; a fault that persists may strike again.
+    s.is_lost = s.is_hung = false;
+    for (auto fault = s.spent.begin(); fault != s.spent.end();) {
+        fault = (*fault)->persistent ? s.spent.erase(fault) : std::next(fault);
+    }
+    let_device_go(s);
     return answer(call, ACL_SUCCESS, "");
 }
 
@@ -348,13 +391,17 @@ aclError wait_device(const char * call, int64_t timeout_ms) {
     if (aclError missing = ACL_SUCCESS; !needs_context(s, call, &missing)) {
         return missing;
     }
-    std::vector<Stream *> all;
+    std::vector<const void *> all;
     for (const auto & [handle, stream] : s.streams) {
-        all.push_back(stream.get());
+        all.push_back(handle);
     }
     aclError rc = ACL_SUCCESS;
-    for (Stream * stream : all) {
-        const aclError one = wait_stream(lock, *stream, timeout_ms);
+    for (const void * handle : all) {
+        const auto found = s.streams.find(handle);
+        if (found == s.streams.end()) {
+            continue; // destroyed by another thread, which waited for it
+        }
+        const aclError one = wait_stream(lock, *found->second, timeout_ms);
         rc                 = rc == ACL_SUCCESS ? one : rc;
     }
     trace_call(call, rc);
@@ -490,6 +537,7 @@ ACL_EXPORT aclError aclrtCreateStreamWithConfig(aclrtStream * stream, uint32_t p
     State & s = state();
     const Lock lock(s.lock);
     NEED_CONTEXT(s)
+    NEED_HEALTH(s)
     if (stream == nullptr || flag > 0x3f) {
         return answer(__func__, ACL_ERROR_INVALID_PARAM, "null stream or unknown flag");
     }
@@ -506,6 +554,7 @@ ACL_EXPORT aclError aclrtCreateStream(aclrtStream * stream) {
     State & s = state();
     const Lock lock(s.lock);
     NEED_CONTEXT(s)
+    NEED_HEALTH(s)
     if (stream == nullptr) {
         return answer(__func__, ACL_ERROR_INVALID_PARAM, "stream is null");
     }
@@ -558,7 +607,9 @@ aclError wait(const char * call, aclrtStream handle, int64_t timeout_ms) {
         }
     }
     const aclError rc = wait_stream(lock, *stream, timeout_ms);
-    trace_call(call, rc, {{"stream", std::to_string(stream->number)}});
+    trace_call(call, rc,
+               {{"stream", std::to_string(stream->number)},
+                {"stream_predicted_us", std::to_string(stream->predicted_us)}});
     return rc;
 }
 
@@ -602,8 +653,10 @@ ACL_EXPORT aclError aclrtStreamQuery(aclrtStream handle, aclrtStreamStatus * sta
     *status = stream->queue.empty() ? ACL_STREAM_STATUS_COMPLETE : ACL_STREAM_STATUS_NOT_READY;
     if (stream->queue.empty()) {
         observe(*stream, stream->n_enqueued);
+        rc = report_failure(s, *stream, __func__);
     }
-    return answer(__func__, ACL_SUCCESS, "");
+    trace_call(__func__, rc);
+    return rc;
 }
 
 ACL_EXPORT aclError aclrtGetStreamAvailableNum(uint32_t * streamCount) {
@@ -681,31 +734,27 @@ ACL_EXPORT aclError aclrtDestroyEvent(aclrtEvent event) {
 ACL_EXPORT aclError aclrtRecordEvent(aclrtEvent handle, aclrtStream stream) {
     ENTER()
     State & s = state();
+    std::shared_ptr<Event> event;
     {
         const Lock lock(s.lock);
-        aclError rc   = ACL_SUCCESS;
-        Event * event = find_event(s, __func__, handle, &rc);
-        Stream * on   = event == nullptr ? nullptr : find_stream(s, stream, &rc);
+        aclError rc = ACL_SUCCESS;
+        event       = find_event(s, __func__, handle, &rc);
+        Stream * on = event == nullptr ? nullptr : find_stream(s, stream, &rc);
         if (on == nullptr) {
             return rc;
         }
         ++event->n_records;
-        event->stream    = on;
+        event->stream    = s.streams.at(on);
         event->serial    = on->n_enqueued + 1;
         event->stream_us = on->predicted_us;
     }
     Task task;
     task.name      = __func__;
     task.direction = "event";
-    task.run       = [handle] {
-        State & st = state();
-        const Lock lock(st.lock);
-        const auto found = st.events.find(handle);
-        if (found != st.events.end()) {
-            ++found->second->n_reached;
-            found->second->visible =
-                std::chrono::steady_clock::now() + std::chrono::microseconds(config().event_late_us);
-        }
+    task.run       = [event] {
+        const Lock lock(state().lock);
+        ++event->n_reached;
+        event->visible = std::chrono::steady_clock::now() + std::chrono::microseconds(config().event_late_us);
         return std::string();
     };
     return enqueue(stream, std::move(task), __func__);
@@ -714,10 +763,11 @@ ACL_EXPORT aclError aclrtRecordEvent(aclrtEvent handle, aclrtStream stream) {
 ACL_EXPORT aclError aclrtResetEvent(aclrtEvent handle, aclrtStream stream) {
     ENTER()
     State & s = state();
+    std::shared_ptr<Event> event;
     {
         const Lock lock(s.lock);
-        aclError rc   = ACL_SUCCESS;
-        Event * event = find_event(s, __func__, handle, &rc);
+        aclError rc = ACL_SUCCESS;
+        event       = find_event(s, __func__, handle, &rc);
         if (event == nullptr) {
             return rc;
         }
@@ -728,14 +778,10 @@ ACL_EXPORT aclError aclrtResetEvent(aclrtEvent handle, aclrtStream stream) {
     Task task;
     task.name      = __func__;
     task.direction = "event";
-    task.run       = [handle] {
-        State & st = state();
-        const Lock lock(st.lock);
-        const auto found = st.events.find(handle);
-        if (found != st.events.end()) {
-            found->second->n_reached = 0;
-            found->second->n_records = 1; // not ready until recorded again
-        }
+    task.run       = [event] {
+        const Lock lock(state().lock);
+        event->n_reached = 0;
+        event->n_records = 1; // not ready until recorded again
         return std::string();
     };
     return enqueue(stream, std::move(task), __func__);
@@ -745,10 +791,11 @@ ACL_EXPORT aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent handle) 
     ENTER()
     State & s        = state();
     uint64_t records = 0;
+    std::shared_ptr<Event> event;
     {
         const Lock lock(s.lock);
-        aclError rc   = ACL_SUCCESS;
-        Event * event = find_event(s, __func__, handle, &rc);
+        aclError rc = ACL_SUCCESS;
+        event       = find_event(s, __func__, handle, &rc);
         if (event == nullptr) {
             return rc;
         }
@@ -763,14 +810,17 @@ ACL_EXPORT aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent handle) 
     Task task;
     task.name      = __func__;
     task.direction = "event";
-    task.run       = [handle, records] {
+    task.run       = [event, records] {
         for (;;) {
             {
-                State & st = state();
-                const Lock lock(st.lock);
-                const auto found = st.events.find(handle);
-                if (found == st.events.end() || found->second->n_reached >= records) {
+                const Lock lock(state().lock);
+                if (event->n_reached >= records) {
                     return std::string();
+                }
+                if (event->stream == nullptr || event->stream->is_closing ||
+                    event->stream->failure != ACL_SUCCESS) {
+                    return std::string(
+                        "the stream that should have recorded the event failed or was destroyed");
                 }
             }
             std::this_thread::sleep_for(std::chrono::microseconds(20));
@@ -783,13 +833,16 @@ ACL_EXPORT aclError aclrtQueryEvent(aclrtEvent handle, aclrtEventStatus * status
     ENTER()
     State & s = state();
     const Lock lock(s.lock);
-    aclError rc   = ACL_SUCCESS;
-    Event * event = find_event(s, __func__, handle, &rc);
+    aclError rc      = ACL_SUCCESS;
+    const auto event = find_event(s, __func__, handle, &rc);
     if (event == nullptr) {
         return rc;
     }
     if (event->is_ex) {
         return not_supported(__func__);
+    }
+    if (status == nullptr) {
+        return answer(__func__, ACL_ERROR_INVALID_PARAM, "status is null");
     }
     *status = is_complete(*event) ? ACL_EVENT_STATUS_COMPLETE : ACL_EVENT_STATUS_NOT_READY;
     return answer(__func__, ACL_SUCCESS, "");
@@ -799,8 +852,8 @@ ACL_EXPORT aclError aclrtQueryEventStatus(aclrtEvent handle, aclrtEventRecordedS
     ENTER()
     State & s = state();
     const Lock lock(s.lock);
-    aclError rc   = ACL_SUCCESS;
-    Event * event = find_event(s, __func__, handle, &rc);
+    aclError rc      = ACL_SUCCESS;
+    const auto event = find_event(s, __func__, handle, &rc);
     if (event == nullptr || status == nullptr) {
         return event == nullptr ? rc : answer(__func__, ACL_ERROR_INVALID_PARAM, "status is null");
     }
@@ -816,13 +869,16 @@ ACL_EXPORT aclError aclrtQueryEventWaitStatus(aclrtEvent handle, aclrtEventWaitS
     ENTER()
     State & s = state();
     const Lock lock(s.lock);
-    aclError rc   = ACL_SUCCESS;
-    Event * event = find_event(s, __func__, handle, &rc);
+    aclError rc      = ACL_SUCCESS;
+    const auto event = find_event(s, __func__, handle, &rc);
     if (event == nullptr) {
         return rc;
     }
     if (event->is_ex) {
         return not_supported(__func__);
+    }
+    if (status == nullptr) {
+        return answer(__func__, ACL_ERROR_INVALID_PARAM, "status is null");
     }
     *status = is_complete(*event) ? ACL_EVENT_WAIT_STATUS_COMPLETE : ACL_EVENT_WAIT_STATUS_NOT_READY;
     return answer(__func__, ACL_SUCCESS, "");
@@ -845,9 +901,9 @@ ACL_EXPORT aclError aclrtEventElapsedTime(float * ms, aclrtEvent startEvent, acl
     ENTER()
     State & s = state();
     const Lock lock(s.lock);
-    aclError rc   = ACL_SUCCESS;
-    Event * start = find_event(s, __func__, startEvent, &rc);
-    Event * end   = start == nullptr ? nullptr : find_event(s, __func__, endEvent, &rc);
+    aclError rc      = ACL_SUCCESS;
+    const auto start = find_event(s, __func__, startEvent, &rc);
+    const auto end   = start == nullptr ? nullptr : find_event(s, __func__, endEvent, &rc);
     if (end == nullptr) {
         return rc;
     }
@@ -969,9 +1025,7 @@ ACL_EXPORT aclError aclrtMemcpy(void * dst, size_t destMax, const void * src, si
         State & s = state();
         const Lock lock(s.lock);
         NEED_CONTEXT(s)
-        if (s.is_lost) {
-            return answer(__func__, ACL_ERROR_RT_LOST_HEARTBEAT, "the device is lost");
-        }
+        NEED_HEALTH(s)
     }
     if (const aclError rc = check_copy(__func__, dst, destMax, src, count, kind); rc != ACL_SUCCESS) {
         return rc;
@@ -1043,9 +1097,7 @@ ACL_EXPORT aclError aclrtMemset(void * devPtr, size_t maxCount, int32_t value, s
         State & s = state();
         const Lock lock(s.lock);
         NEED_CONTEXT(s)
-        if (s.is_lost) {
-            return answer(__func__, ACL_ERROR_RT_LOST_HEARTBEAT, "the device is lost");
-        }
+        NEED_HEALTH(s)
         if (is_client_range(s, devPtr)) {
             forbid_pending(s, {devPtr, count}, false, __func__, "overwrites");
         } else if (s.host_blocks.count(devPtr) != 0) {

@@ -3,11 +3,13 @@
 #include "sim-core.h"
 #include "sim-kernel.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <unistd.h>
 
 namespace sim {
 namespace {
@@ -158,6 +160,20 @@ Fault fault_of(const Json & value) {
     return fault;
 }
 
+std::string accepted_op(const std::string & name) {
+    for (const char * known : {"aclnnRmsNorm", "aclnnSwiGlu", "aclnnGeGluV3", "aclnnLayerNorm"}) {
+        if (name == known) {
+            return name;
+        }
+    }
+    fatal("ACL_SIM_CONFIG: accepts: no kernel for '" + name +
+          "'; there are aclnnRmsNorm aclnnSwiGlu aclnnGeGluV3 aclnnLayerNorm");
+}
+
+std::string default_lock_file() {
+    return "/tmp/acl-sim-device-" + std::to_string(getuid()) + ".lock";
+}
+
 Config load() {
     Config c;
     const char * said = std::getenv("ACL_SIM_CONFIG");
@@ -203,13 +219,19 @@ Config load() {
             c.threads = (int) v.number;
         } else if (key == "trace") {
             c.trace = v.text;
+        } else if (key == "exclusive") {
+            c.exclusive = v.kind == Json::Kind::text ? v.text : v.boolean ? default_lock_file() : "";
         } else if (key == "faults") {
             for (const Json & fault : v.list) {
                 c.faults.push_back(fault_of(fault));
             }
+        } else if (key == "accepts") {
+            for (const Json & op : v.list) {
+                c.accepts.push_back(accepted_op(op.text));
+            }
         } else {
             unknown(key, "chip cann memory_mb used_mb run_mode host_access nz_m_over_16 seed delay_us_max "
-                         "event_late_us threads trace faults");
+                         "event_late_us threads trace exclusive faults accepts");
         }
     }
     if (c.chip != "310B4" && c.chip != "310B1") {
@@ -227,6 +249,11 @@ const Config & config() {
         return loaded;
     }();
     return c;
+}
+
+bool is_accepted(std::string_view op) {
+    const std::vector<std::string> & all = config().accepts;
+    return std::find(all.begin(), all.end(), op) != all.end();
 }
 
 } // namespace sim

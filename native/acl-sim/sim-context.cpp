@@ -2,11 +2,14 @@
 #include "sim-state.h"
 #include "sim-tensor.h"
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 namespace sim {
@@ -71,7 +74,14 @@ State & state() {
     static State * const s = [] {
         auto * made = new State; // never destroyed: streams and exit handlers may outlive static destructors
         made->pid   = getpid();
-        pthread_atfork(nullptr, nullptr, [] { state().is_forked = true; });
+        pthread_atfork(nullptr, nullptr, [] {
+            State & child = state();
+            if (child.n_init > 0 || child.was_finalized) {
+                child.is_forked = true;
+            } else {
+                child.pid = getpid(); // ACL was not started yet: a process like any other
+            }
+        });
         return made;
     }();
     return *s;
@@ -104,11 +114,11 @@ void set_current_call(const char * call) {
 aclError enter_call(const char * call) {
     t_call    = call;
     State & s = state();
-    const std::lock_guard<std::mutex> guard(s.lock);
     if (s.is_forked) {
         set_error(call, ACL_ERROR_RT_INTERNAL_ERROR, "ACL is unusable in a forked child");
         return ACL_ERROR_RT_INTERNAL_ERROR;
     }
+    const std::lock_guard<std::mutex> guard(s.lock);
     const int64_t n = ++s.n_calls[call];
     for (const Fault & fault : config().faults) {
         if (fault.call == call && (n == fault.nth || (fault.persistent && n > fault.nth))) {
@@ -169,6 +179,11 @@ Stream * find_stream(State & s, aclrtStream handle, aclError * rc) {
         *rc = ACL_ERROR_RT_LOST_HEARTBEAT;
         return nullptr;
     }
+    if (context->failure != ACL_SUCCESS) {
+        set_error(t_call, context->failure, "the context failed before: " + context->failure_text);
+        *rc = context->failure;
+        return nullptr;
+    }
     if (handle == nullptr) {
         if (context->fallback == nullptr) {
             context->fallback = create_stream(s, *context, true);
@@ -187,6 +202,32 @@ Stream * find_stream(State & s, aclrtStream handle, aclError * rc) {
         return nullptr;
     }
     return found->second.get();
+}
+
+bool hold_device(State & s, bool take) {
+    if (config().exclusive.empty() || s.lock_file >= 0) {
+        return true;
+    }
+    const int file = open(config().exclusive.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0) {
+        fatal("ACL_SIM_CONFIG: exclusive: cannot open the lock file " + config().exclusive + ": " +
+              std::strerror(errno));
+    }
+    const bool is_free = flock(file, LOCK_EX | LOCK_NB) == 0;
+    if (is_free && take) {
+        s.lock_file = file;
+    } else {
+        close(file);
+    }
+    return is_free;
+}
+
+void let_device_go(State & s) {
+    if (s.lock_file >= 0) {
+        flock(s.lock_file, LOCK_UN); // a forked child may still have the descriptor
+        close(s.lock_file);
+        s.lock_file = -1;
+    }
 }
 
 std::string leaks_now() {

@@ -27,10 +27,12 @@ namespace sim {
 // ---- configuration: ACL_SIM_CONFIG, a JSON file or inline JSON ----
 struct Fault {
     std::string call; // entry point whose nth call fails, or
-    std::string kind; // device_lost | stream_timeout | hang | aicore_exception, after so many launches
-    int64_t nth            = 1;
-    bool persistent        = false; // every call from the nth on
-    aclError code          = ACL_ERROR_RT_INTERNAL_ERROR;
+    // device_lost | stream_timeout (one stream stands still) | hang (all do) | aicore_exception, after so
+    // many launches
+    std::string kind;
+    int64_t nth     = 1;
+    bool persistent = false; // every call from the nth on; a fault of the device: again after each reset
+    aclError code   = ACL_ERROR_RT_INTERNAL_ERROR;
     int64_t after_launches = 0;
 };
 
@@ -47,9 +49,15 @@ struct Config {
     int64_t event_late_us = 0; // an event completes so much later than its stream reached it
     int threads           = 2;
     std::string trace; // file for JSON lines; empty: none
+    std::string
+        exclusive; // lock file: one process at a time gets the device, as among containers; empty: off
     std::vector<Fault> faults;
+    // Operators that a later kernel package might bring and this board then takes: aclnnRmsNorm, aclnnSwiGlu,
+    // aclnnGeGluV3, aclnnLayerNorm (its FP32 form).
+    std::vector<std::string> accepts;
 };
 const Config & config();
+bool is_accepted(std::string_view op); // named in Config::accepts
 
 // ---- verdicts ----
 // Prints `acl-sim: FATAL: <what>` and aborts: a rule is broken that a board would answer with silent

@@ -18,6 +18,7 @@ constexpr size_t kMiB        = size_t{1} << 20;
 constexpr size_t kHugePage   = 2 * kMiB;
 constexpr size_t kGuardBytes = 64 << 10; // free() looks in front of a pointer: that, too, must hit our range
 constexpr size_t kSmallStep  = 512;  // distance of small blocks; a block's real size is align32(size) + 32
+constexpr size_t kSmallShift = 64;   // a board promises 64 B, so small blocks are aligned to that and no more
 constexpr int kPoison        = 0x7b; // as FP16 61,000, as FP32 1.3e36: shows in any sum
 constexpr size_t kPoisonMax  = 16 * kMiB;
 
@@ -120,9 +121,10 @@ aclError allocate(void ** out, size_t size, size_t pad, const char * call) {
     }
     const size_t limit = size_t(std::max<int64_t>(0, config().memory_mb - config().used_mb)) * kMiB;
     const size_t align = real > kMiB ? kHugePage : kSmallStep;
+    const size_t shift = real > kMiB ? 0 : kSmallShift;
     if (s.n_allocated + real <= limit) {
         for (auto hole = s.holes.begin(); hole != s.holes.end(); ++hole) {
-            const size_t at  = round_up(hole->first, align);
+            const size_t at  = round_up(hole->first, align) + shift;
             const size_t end = hole->first + hole->second;
             if (at + real > end) {
                 continue;

@@ -4,6 +4,7 @@
 
 #include "sim-core.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -48,6 +49,7 @@ struct Stream {
     std::string failure_text;
     bool is_hung    = false; // an injected hang: nothing completes any more
     bool is_closing = false;
+    int n_waiters   = 0; // threads inside a wait for this stream, or for room in its queue
     std::condition_variable moved;
     std::thread worker;
     std::mt19937_64 random;
@@ -60,9 +62,9 @@ struct Event {
     bool is_ex         = false;
     uint64_t n_records = 0; // asked for
     uint64_t n_reached = 0; // by the stream
-    Stream * stream    = nullptr;
-    uint64_t serial    = 0;                        // in that stream, of the last record
-    double stream_us   = 0;                        // predicted time of the stream at that point
+    std::shared_ptr<Stream> stream;
+    uint64_t serial  = 0;                          // in that stream, of the last record
+    double stream_us = 0;                          // predicted time of the stream at that point
     std::chrono::steady_clock::time_point visible; // not complete before
 };
 
@@ -71,7 +73,9 @@ struct Context {
     int32_t device    = 0;
     bool is_primary   = false;
     bool is_alive     = true;
-    Stream * fallback = nullptr; // the context's default stream
+    Stream * fallback = nullptr;    // the context's default stream
+    aclError failure = ACL_SUCCESS; // an asynchronous fault that was reported: nothing can be queued any more
+    std::string failure_text;
 };
 
 struct State {
@@ -79,9 +83,13 @@ struct State {
     // process
     int n_init         = 0;
     bool was_finalized = false;
-    bool is_forked     = false;
-    int pid            = 0;
-    int n_set_device   = 0;
+    // Read before the lock is taken: in a forked child another thread may have owned it for ever.
+    std::atomic<bool> is_forked{false};
+    int pid          = 0;
+    int n_set_device = 0;
+    int lock_file    = -1;  // of Config::exclusive, while this process holds the device
+    std::string acl_config; // path given to the first aclInit
+    bool has_acl_config = false;
     // device memory
     uint8_t * client   = nullptr;
     uint8_t * chip     = nullptr;
@@ -96,13 +104,15 @@ struct State {
     // objects
     uint64_t next_number = 1;
     std::map<const void *, std::unique_ptr<Context>> contexts;
-    std::map<const void *, std::unique_ptr<Stream>> streams;
-    std::map<const void *, std::unique_ptr<Event>> events;
+    std::map<const void *, std::shared_ptr<Stream>> streams;
+    std::map<const void *, std::shared_ptr<Event>> events; // queued waits and records keep theirs alive
     Context * primary = nullptr;
     // faults
     std::map<std::string, int64_t> n_calls;
     int64_t n_launches = 0;
     bool is_lost       = false;
+    bool is_hung       = false;    // the task scheduler: all streams, new ones too
+    std::set<const Fault *> spent; // device faults that happened; one that persists comes back at reset
 };
 
 State & state();
@@ -126,9 +136,17 @@ void set_current_context(Context * context);
 Stream * find_stream(State & s, aclrtStream stream, aclError * rc);
 Stream * create_stream(State & s, Context & context, bool is_default);
 void close_stream(std::unique_lock<std::mutex> & lock, State & s, Stream & stream, bool drop);
-// Waits; timeout_ms < 0 means for ever. Marks everything as waited for and returns the stream's failure, if
-// any.
+// Waits; timeout_ms < 0 means for ever. Marks everything as waited for and returns the failure of the stream,
+// or of its context, if any; a reported failure is the whole context's from then on.
 aclError wait_stream(std::unique_lock<std::mutex> & lock, Stream & stream, int64_t timeout_ms);
 void observe(Stream & stream, uint64_t serial);
+// Notes that a fault of the stream was reported: its context is unusable from now on. Returns the code.
+aclError report_failure(State & s, Stream & stream, const char * call);
+
+// ---- the device among processes; state().lock is held ----
+// Whether this process has the device or could have it; takes it when `take` is set. Always true without
+// Config::exclusive.
+bool hold_device(State & s, bool take);
+void let_device_go(State & s);
 
 } // namespace sim

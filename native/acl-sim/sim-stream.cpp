@@ -15,8 +15,29 @@ constexpr auto kHungWait =
 
 const Fault * fault_due(const State & s) {
     for (const Fault & fault : config().faults) {
-        if (!fault.kind.empty() && s.n_launches > fault.after_launches) {
+        if (!fault.kind.empty() && s.n_launches > fault.after_launches && s.spent.count(&fault) == 0) {
             return &fault;
+        }
+    }
+    return nullptr;
+}
+
+// Counts a thread into a stream that it waits for, so that destroying it meanwhile shows.
+class Waiter {
+  public:
+    explicit Waiter(Stream & stream) : stream_(stream) { ++stream_.n_waiters; }
+    ~Waiter() { --stream_.n_waiters; }
+    Waiter(const Waiter &)             = delete;
+    Waiter & operator=(const Waiter &) = delete;
+
+  private:
+    Stream & stream_;
+};
+
+Context * context_of(State & s, const Stream & stream) {
+    for (auto & [handle, context] : s.contexts) {
+        if (context->number == stream.context) {
+            return context.get();
         }
     }
     return nullptr;
@@ -60,11 +81,12 @@ void work(Stream & stream) {
 } // namespace
 
 Stream * create_stream(State & s, Context & context, bool is_default) {
-    auto made          = std::make_unique<Stream>();
+    auto made          = std::make_shared<Stream>();
     Stream * stream    = made.get();
     stream->number     = s.next_number++;
     stream->context    = context.number;
     stream->is_default = is_default;
+    stream->is_hung    = s.is_hung;
     stream->random.seed(config().seed * 1000003 + stream->number);
     s.streams[stream] = std::move(made);
     stream->worker    = std::thread(work, std::ref(*stream));
@@ -72,6 +94,10 @@ Stream * create_stream(State & s, Context & context, bool is_default) {
 }
 
 void close_stream(std::unique_lock<std::mutex> & lock, State & s, Stream & stream, bool drop) {
+    if (stream.n_waiters > 0) {
+        fatal("stream misuse: " + std::string(current_call()) + " while another thread waits for stream " +
+              std::to_string(stream.number));
+    }
     if (drop || stream.is_hung) {
         // A task that runs is left to finish; the others are dropped.
         while (stream.queue.size() > 1) {
@@ -87,7 +113,7 @@ void close_stream(std::unique_lock<std::mutex> & lock, State & s, Stream & strea
     worker.join();
     lock.lock();
     for (auto & [handle, event] : s.events) {
-        if (event->stream == &stream) {
+        if (event->stream.get() == &stream) {
             event->stream = nullptr;
         }
     }
@@ -104,6 +130,7 @@ void observe(Stream & stream, uint64_t serial) {
 aclError wait_stream(std::unique_lock<std::mutex> & lock, Stream & stream, int64_t timeout_ms) {
     const uint64_t serial = stream.n_enqueued;
     const auto is_done    = [&] { return stream.n_done >= serial; };
+    const Waiter waiter(stream);
     if (timeout_ms < 0) {
         stream.moved.wait(lock, is_done);
     } else {
@@ -117,10 +144,24 @@ aclError wait_stream(std::unique_lock<std::mutex> & lock, Stream & stream, int64
         }
     }
     observe(stream, serial);
-    if (stream.failure != ACL_SUCCESS) {
-        set_error(current_call(), stream.failure, stream.failure_text);
+    return report_failure(state(), stream, current_call());
+}
+
+aclError report_failure(State & s, Stream & stream, const char * call) {
+    Context * context = context_of(s, stream);
+    if (s.is_lost) {
+        set_error(call, ACL_ERROR_RT_LOST_HEARTBEAT, "the device is lost");
+        return ACL_ERROR_RT_LOST_HEARTBEAT;
     }
-    return stream.failure;
+    if (stream.failure != ACL_SUCCESS && context != nullptr && context->failure == ACL_SUCCESS) {
+        context->failure      = stream.failure;
+        context->failure_text = stream.failure_text;
+    }
+    if (context == nullptr || context->failure == ACL_SUCCESS) {
+        return ACL_SUCCESS;
+    }
+    set_error(call, context->failure, context->failure_text);
+    return context->failure;
 }
 
 aclError enqueue(aclrtStream handle, Task && task, std::string_view call_site) {
@@ -131,14 +172,12 @@ aclError enqueue(aclrtStream handle, Task && task, std::string_view call_site) {
     if (stream == nullptr) {
         return rc;
     }
-    if (stream->failure != ACL_SUCCESS) {
-        set_error(call_site, stream->failure,
-                  "an earlier task of the stream failed: " + stream->failure_text);
-        return stream->failure;
-    }
+    // A stream whose fault nobody has waited for takes more work and drops it: launches say nothing of
+    // faults.
     const bool is_launch = task.direction.empty();
     s.n_launches += is_launch ? 1 : 0;
-    if (const Fault * fault = fault_due(s); fault != nullptr && is_launch) {
+    if (const Fault * fault = is_launch ? fault_due(s) : nullptr; fault != nullptr) {
+        s.spent.insert(fault);
         if (fault->kind == "device_lost") {
             s.is_lost            = true;
             stream->failure      = ACL_ERROR_RT_LOST_HEARTBEAT;
@@ -148,9 +187,14 @@ aclError enqueue(aclrtStream handle, Task && task, std::string_view call_site) {
             stream->failure_text = "injected: AI core exception";
         } else {
             stream->is_hung = true;
+            s.is_hung       = fault->kind == "hang";
+            for (auto & [other, hung] : s.streams) {
+                hung->is_hung = hung->is_hung || s.is_hung;
+            }
         }
     }
     if (!stream->is_hung) {
+        const Waiter waiter(*stream);
         stream->moved.wait(lock, [&] { return stream->queue.size() < kStreamDepth; });
     }
     const uint64_t serial = ++stream->n_enqueued;

@@ -1,55 +1,12 @@
 // The simulated runtime as a judge: each case is a client that does one thing wrong, and what a real board
 // answers or, where a board would corrupt memory in silence, the name under which the simulator ends the
 // process.
-#include "acl310b/acl-api.h"
-#include "acl310b/aclnn-api.h"
-#include "check.h"
+#include "sim-runtime-client.h"
 
 #include <array>
 #include <thread>
 
-namespace {
-
-constexpr size_t kBytes  = 4096;
-constexpr int64_t kCount = 1024;
-
-void begin(const char * config = R"({"chip": "310B4"})") {
-    setenv("ACL_SIM_CONFIG", config, 1);
-    REQUIRE(aclInit(nullptr) == ACL_SUCCESS);
-    REQUIRE(aclrtSetDevice(0) == ACL_SUCCESS);
-}
-
-void end() {
-    CHECK_EQ(aclrtResetDevice(0), ACL_SUCCESS);
-    CHECK_EQ(aclFinalize(), ACL_SUCCESS);
-}
-
-void * device_memory(size_t n = kBytes) {
-    void * p = nullptr;
-    REQUIRE(aclrtMalloc(&p, n, ACL_MEM_MALLOC_HUGE_FIRST) == ACL_SUCCESS);
-    return p;
-}
-
-aclrtStream stream() {
-    aclrtStream s = nullptr;
-    REQUIRE(aclrtCreateStream(&s) == ACL_SUCCESS);
-    return s;
-}
-
-// Queues y = silu(x) on kCount floats.
-void launch(void * x, void * y, aclrtStream on) {
-    const int64_t ne     = kCount;
-    aclTensor * a        = aclCreateTensor(&ne, 1, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, &ne, 1, x);
-    aclTensor * b        = aclCreateTensor(&ne, 1, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, &ne, 1, y);
-    uint64_t n_workspace = 0;
-    aclOpExecutor * plan = nullptr;
-    REQUIRE(aclnnSiluGetWorkspaceSize(a, b, &n_workspace, &plan) == 0);
-    REQUIRE(aclnnSilu(nullptr, n_workspace, plan, on) == 0);
-    aclDestroyTensor(a);
-    aclDestroyTensor(b);
-}
-
-} // namespace
+using namespace client;
 
 // ---- fatal: silent corruption on a board ----
 
