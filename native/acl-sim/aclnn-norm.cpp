@@ -114,7 +114,7 @@ ACLNN_EXPORT aclnnStatus aclnnLayerNormGetWorkspaceSize(const aclTensor * input,
         const int y = p.out("out", out);
         const int m = p.out_optional("meanOut", mean_out), r = p.out_optional("rstdOut", rstd_out);
         p.dtypes({x, w, b, y, m, r}, kFloats);
-        if (p.shape(x).dtype == ACL_FLOAT) {
+        if (p.shape(x).dtype == ACL_FLOAT && !is_accepted(p.op())) {
             p.refuse(kAclnnInnerNull, "no FP32 kernel for LayerNorm on a 310B (4.4); use FP16 or compose it");
         }
         p.require_same_dtype(x, y);

@@ -1,4 +1,5 @@
-// libopapi.so: operators that a 310B refuses in phase 1, with the code a real board gave (fact sheet 4.4),
+// libopapi.so: operators that a 310B refuses in phase 1, with the code a real board gave (fact sheet 4.4);
+// among them fused ones that a test may switch on, to see what a client does when a kernel package has them;
 // and phase 2 of all operators, which is the same function for each.
 //
 // aclnnFusedInferAttentionScoreV2 and the like are not here: their headers are missing from the 310B toolkit,
@@ -73,16 +74,49 @@ const Row kRefused[] = {
     {"aclnnInplaceIndexCopy", kAclnnInnerNull, "use aclnnIndexPutImpl"},
 };
 
-aclnnStatus refuse_op(const char * op, uint64_t * workspace_size, aclOpExecutor ** executor) {
-    return plan_op(op, workspace_size, executor, [&](Plan & p) {
-        for (const Row & row : kRefused) {
-            if (std::strcmp(row.op, op) == 0) {
-                const char * const why = row.code == kAclnnRuntimeError ? kNoSoc : kNoKernel;
-                p.refuse(row.code, std::string(why) + "; " + row.reason);
-            }
+[[noreturn]] void refuse(const Plan & p) {
+    for (const Row & row : kRefused) {
+        if (std::strcmp(row.op, p.op()) == 0) {
+            const char * const why = row.code == kAclnnRuntimeError ? kNoSoc : kNoKernel;
+            p.refuse(row.code, std::string(why) + "; " + row.reason);
         }
-        fatal(std::string(op) + " is listed as refused, but with which code nobody has said");
-    });
+    }
+    fatal(std::string(p.op()) + " is listed as refused, but with which code nobody has said");
+}
+
+aclnnStatus refuse_op(const char * op, uint64_t * workspace_size, aclOpExecutor ** executor) {
+    return plan_op(op, workspace_size, executor, [](Plan & p) { refuse(p); });
+}
+
+// Halves of the last dimension: `first` of them computed with `act`, times the other.
+void gated(const Span & x, Unary act, bool is_first, const Span & y, const Span * kept) {
+    Span left = x, right = x;
+    left.ne[x.rank - 1] = right.ne[x.rank - 1] = x.ne[x.rank - 1] / 2;
+    right.data += left.ne[x.rank - 1] * x.stride[x.rank - 1] * dtype_size(x.dtype);
+    const Span &gate = is_first ? left : right, &other = is_first ? right : left;
+    // One kernel: the activation stays FP32 until it is multiplied.
+    std::vector<float> exact((size_t) gate.n_elements());
+    Span full   = gate;
+    full.data   = reinterpret_cast<uint8_t *>(exact.data());
+    full.dtype  = ACL_FLOAT;
+    int64_t run = 1;
+    for (int d = full.rank; d-- > 0; run *= full.ne[d]) {
+        full.stride[d] = run;
+    }
+    map_unary(act, {}, gate, full);
+    if (kept != nullptr) {
+        copy_elements(full, *kept);
+    }
+    map_binary(Binary::mul, 1.0, full, other, y);
+}
+
+void demand_halves(Plan & p, int x, int y, int64_t dim) {
+    const int d = p.dim("dim", dim, p.rank(x));
+    p.require(d == p.rank(x) - 1, "only the last dim can be split here");
+    p.require(p.ne(x).back() % 2 == 0, p.shape(x).text() + " has no two halves");
+    std::vector<int64_t> half = p.ne(x);
+    half.back() /= 2;
+    p.require_shape(y, half);
 }
 
 } // namespace
@@ -93,8 +127,75 @@ aclnnStatus refuse_op(const char * op, uint64_t * workspace_size, aclOpExecutor 
     ACLNN_EXPORT aclnnStatus name##GetWorkspaceSize arguments {                                              \
         return refuse_op(#name, workspace_size, executor);                                                   \
     }
-ACLNN_REFUSED_OPS(REFUSED)
+ACLNN_NEVER_OPS(REFUSED)
 #pragma GCC diagnostic pop
+
+// Fused operators, refused like the others unless Config::accepts says that this board has the kernel.
+
+ACLNN_EXPORT aclnnStatus aclnnRmsNormGetWorkspaceSize(const aclTensor * x, const aclTensor * gamma,
+                                                      double epsilon, const aclTensor * y_out,
+                                                      const aclTensor * rstd_out, uint64_t * workspace_size,
+                                                      aclOpExecutor ** executor) {
+    return plan_op("aclnnRmsNorm", workspace_size, executor, [&](Plan & p) {
+        if (!is_accepted(p.op())) {
+            refuse(p);
+        }
+        const int a = p.in("x", x), w = p.in("gamma", gamma);
+        const int y = p.out("yOut", y_out), r = p.out("rstdOut", rstd_out);
+        p.dtypes({a, w, y}, kFloats);
+        p.dtypes({r}, {ACL_FLOAT});
+        p.require_same_dtype(a, y);
+        p.require_same_dtype(a, w);
+        p.require_same_shape(a, y);
+        p.require_shape(w, {p.ne(a).back()});
+        std::vector<int64_t> rows = p.ne(a);
+        rows.back()               = 1;
+        p.require_shape(r, rows);
+        for (int i = 0; i < p.n_operands(); ++i) {
+            p.make_contiguous(i);
+        }
+        p.run([=](const Spans & s) { rms_norm(s[a], s[w], epsilon, s[y], s[r]); });
+    });
+}
+
+ACLNN_EXPORT aclnnStatus aclnnSwiGluGetWorkspaceSize(const aclTensor * x, int64_t dim, const aclTensor * out,
+                                                     uint64_t * workspace_size, aclOpExecutor ** executor) {
+    return plan_op("aclnnSwiGlu", workspace_size, executor, [&](Plan & p) {
+        if (!is_accepted(p.op())) {
+            refuse(p);
+        }
+        const int a = p.in("x", x), y = p.out("out", out);
+        p.dtypes({a, y}, kFloats);
+        p.require_same_dtype(a, y);
+        demand_halves(p, a, y, dim);
+        p.make_contiguous(a);
+        p.make_contiguous(y);
+        p.run([=](const Spans & s) { gated(s[a], Unary::silu, true, s[y], nullptr); });
+    });
+}
+
+ACLNN_EXPORT aclnnStatus aclnnGeGluV3GetWorkspaceSize(const aclTensor * self, int64_t dim,
+                                                      int64_t approximate, bool activate_left,
+                                                      aclTensor * out, aclTensor * out_gelu,
+                                                      uint64_t * workspace_size, aclOpExecutor ** executor) {
+    return plan_op("aclnnGeGluV3", workspace_size, executor, [&](Plan & p) {
+        if (!is_accepted(p.op())) {
+            refuse(p);
+        }
+        const int a = p.in("self", self), y = p.out("out", out), g = p.out("outGelu", out_gelu);
+        p.dtypes({a, y, g}, kFloats);
+        p.require_same_dtype(a, y);
+        p.require_same_dtype(a, g);
+        p.require(approximate == 0 || approximate == 1, "approximate is 0 or 1");
+        demand_halves(p, a, y, dim);
+        p.require_same_shape(y, g);
+        for (int i = 0; i < p.n_operands(); ++i) {
+            p.make_contiguous(i);
+        }
+        const Unary act = approximate == 1 ? Unary::gelu_tanh : Unary::gelu_erf;
+        p.run([=](const Spans & s) { gated(s[a], act, activate_left, s[y], &s[g]); });
+    });
+}
 
 #define PHASE_2(name, arguments)                                                                             \
     ACLNN_EXPORT aclnnStatus name(void * workspace, uint64_t workspace_size, aclOpExecutor * executor,       \

@@ -221,6 +221,30 @@ void layer_norm(const Span & x, int64_t n_norm_dims, const Span * weight, const 
     });
 }
 
+void rms_norm(const Span & x, const Span & weight, double eps, const Span & y, const Span & rstd) {
+    const int dim   = x.rank - 1;
+    const int64_t n = x.ne[dim];
+    const Lines in(x, dim), out(y, dim), of(rstd, dim);
+    std::vector<float> w((size_t) n);
+    load_run(weight.data, weight.dtype, 0, weight.stride[0], n, w.data());
+    parallel_for(in.count(), grain_for(n), [&](int64_t begin, int64_t end) {
+        std::vector<float> v((size_t) n);
+        for (int64_t i = begin; i < end; ++i) {
+            load_run(x.data, x.dtype, in.offset(i), x.stride[dim], n, v.data());
+            float squares = 0;
+            for (const float e : v) {
+                squares += e * e;
+            }
+            const float r = 1.0f / std::sqrt(squares / (float) n + (float) eps);
+            for (int64_t j = 0; j < n; ++j) {
+                v[(size_t) j] *= r * w[(size_t) j];
+            }
+            store_run(y.data, y.dtype, out.offset(i), y.stride[dim], n, v.data());
+            store_run(rstd.data, rstd.dtype, of.offset(i), 1, 1, &r);
+        }
+    });
+}
+
 void arg_max(const Span & x, int dim, const Span * values, const Span & indices) {
     const int64_t n = x.ne[dim];
     const Lines in(x, dim), at(indices, dim);

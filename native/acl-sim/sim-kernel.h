@@ -95,6 +95,8 @@ void softmax(const Span & x, int dim, const Span & y, bool log);
 void reduce_sum(const Span & x, const Span & y, bool divide);
 void layer_norm(const Span & x, int64_t n_norm_dims, const Span * weight, const Span * bias, double eps,
                 const Span & y, const Span * mean, const Span * rstd);
+// Along the last dim; rstd has it with extent 1.
+void rms_norm(const Span & x, const Span & weight, double eps, const Span & y, const Span & rstd);
 void arg_max(const Span & x, int dim, const Span * values, const Span & indices); // dim kept with extent 1
 void cumsum(const Span & x, int dim, const Span & y);
 

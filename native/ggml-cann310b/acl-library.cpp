@@ -80,6 +80,7 @@ std::string AclLibrary::open() {
     name##GetWorkspaceSize = reinterpret_cast<aclnnStatus(*) arguments>(find(#name "GetWorkspaceSize"));     \
     name                   = reinterpret_cast<aclnnRunFunction>(find(#name));
     ACLNN_USED_OPS(ACL_LOAD)
+    ACLNN_PROBED_OPS(ACL_LOAD)
 #undef ACL_LOAD
     if (!missing.empty()) {
         return "the CANN toolkit in " + folder + " lacks " + missing;

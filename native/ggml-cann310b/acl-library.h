@@ -27,6 +27,7 @@ struct AclLibrary {
     aclnnStatus(*name##GetWorkspaceSize) arguments = nullptr;                                                \
     aclnnRunFunction name                          = nullptr;
     ACLNN_USED_OPS(ACL_MEMBER)
+    ACLNN_PROBED_OPS(ACL_MEMBER)
 #undef ACL_MEMBER
     // NOLINTEND(bugprone-macro-parentheses)
 

@@ -39,7 +39,7 @@ template <typename Body> bool guarded(const char * what, Body body) {
         return true;
     } catch (const AclFailure & failure) {
         if (device().is_open()) {
-            GGML_LOG_ERROR("CANN: %s: %s\n", what, failure.what());
+            device().note_failure(failure.code, std::string(what) + ": " + failure.what());
         }
         return false;
     }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kTailBytes = size_t{1} << 20; // 15 rows of the widest FP16 operand (19 k columns) and some
 
-thread_local aclrtContext t_context = nullptr;
+thread_local int t_epoch = 0; // of the context this thread is bound to; 0: none
 
 } // namespace
 
@@ -22,8 +22,14 @@ Device & device() {
 
 std::string Device::start() {
     const std::lock_guard<std::mutex> guard(lock_);
-    if (std::string why = acl().open(); !why.empty()) {
-        return why;
+    if (is_init_) {
+        return {};
+    }
+    if (!has_acl_) {
+        if (std::string why = acl().open(); !why.empty()) {
+            return why;
+        }
+        has_acl_ = true;
     }
     const aclError rc = acl().aclInit(nullptr);
     if (rc != ACL_SUCCESS && rc != ACL_ERROR_REPEAT_INITIALIZE) {
@@ -31,11 +37,13 @@ std::string Device::start() {
     }
     uint32_t n = 0;
     if (const aclError count_rc = acl().aclrtGetDeviceCount(&n); count_rc != ACL_SUCCESS || n == 0) {
+        const char * said      = acl().aclGetRecentErrMsg();
+        const std::string more = said != nullptr ? ": " + std::string(said) : "";
         acl().aclFinalize();
-        return "no NPU is usable (aclrtGetDeviceCount: " + std::to_string(count_rc) + ", " +
-               std::to_string(n) +
-               " devices). Is the driver loaded, is this user in the group HwHiAiUser, does another "
-               "container hold it?";
+        return "no NPU is usable (aclrtGetDeviceCount answered " + std::to_string(count_rc) + " and " +
+               std::to_string(n) + " devices" + more +
+               "); is the driver loaded, is this user in the group HwHiAiUser, does another process or "
+               "container hold the device?";
     }
     is_init_          = true;
     pid_              = getpid();
@@ -50,22 +58,45 @@ bool Device::is_open() const {
     return is_init_ && !is_closed_ && pid_ == getpid();
 }
 
+bool Device::is_taken() {
+    const std::lock_guard<std::mutex> guard(lock_);
+    return context_ != nullptr;
+}
+
 void Device::bind() {
     if (!is_open()) {
         throw AclFailure(ACL_ERROR_RT_CONTEXT_NULL,
                          is_closed_ ? "the NPU was shut down" : "the NPU cannot be used in a forked child");
     }
-    if (t_context != nullptr) {
+    const std::lock_guard<std::mutex> guard(lock_);
+    if (context_ != nullptr && t_epoch == epoch_) {
         return;
     }
-    const std::lock_guard<std::mutex> guard(lock_);
     if (context_ == nullptr) {
         check(acl().aclrtSetDevice(0), "aclrtSetDevice");
         check(acl().aclrtGetCurrentContext(&context_), "aclrtGetCurrentContext");
     } else {
         check(acl().aclrtSetCurrentContext(context_), "aclrtSetCurrentContext");
     }
-    t_context = context_;
+    t_epoch = epoch_;
+}
+
+std::string Device::reset() {
+    const std::lock_guard<std::mutex> guard(lock_);
+    if (!is_open() || context_ == nullptr) {
+        return {};
+    }
+    if (!blocks_.empty() || !streams_.empty()) {
+        return std::to_string(blocks_.size()) + " blocks of device memory and " +
+               std::to_string(streams_.size()) + " streams are still in use";
+    }
+    // Of a lost device this may fail; the reset is what brings it back.
+    acl().aclrtSetCurrentContext(context_);
+    const aclError rc = acl().aclrtResetDevice(0);
+    context_          = nullptr;
+    ++epoch_;
+    peak_ = 0;
+    return rc == ACL_SUCCESS ? std::string() : "aclrtResetDevice failed with " + std::to_string(rc);
 }
 
 void Device::shutdown() {
@@ -148,21 +179,52 @@ void Device::memory(size_t * free_bytes, size_t * total_bytes) {
     check(acl().aclrtGetMemInfo(ACL_DDR_MEM, free_bytes, total_bytes), "aclrtGetMemInfo");
 }
 
-void Device::note_layout(const std::string & layout) {
+void Device::note_layout(const char * layout, const char * why, size_t needed_bytes, size_t free_bytes) {
     const std::lock_guard<std::mutex> guard(lock_);
-    layout_ = layout;
+    layout_        = layout;
+    layout_why_    = why;
+    layout_needed_ = needed_bytes;
+    layout_free_   = free_bytes;
+}
+
+void Device::note_failure(int code, const std::string & text) {
+    GGML_LOG_ERROR("CANN: %s\n", text.c_str());
+    const std::lock_guard<std::mutex> guard(lock_);
+    if (failure_.empty()) {
+        failure_ = std::to_string(code) + " " + text;
+    }
+}
+
+std::string Device::take_failure() {
+    const std::lock_guard<std::mutex> guard(lock_);
+    std::string text;
+    text.swap(failure_);
+    return text;
+}
+
+void Device::note_fused(const std::vector<std::string> & names) {
+    const std::lock_guard<std::mutex> guard(lock_);
+    fused_ = names;
 }
 
 std::string Device::memory_json() {
     size_t free_bytes = 0, total_bytes = 0;
-    if (is_open()) {
+    if (is_open() && is_taken()) {
         memory(&free_bytes, &total_bytes);
     }
     const std::lock_guard<std::mutex> guard(lock_);
-    return "{\"used\": " + std::to_string(used_) + ", \"peak\": " + std::to_string(peak_) +
-           ", \"allocations\": " + std::to_string(n_allocations_) +
-           ", \"blocks\": " + std::to_string(blocks_.size()) + ", \"free\": " + std::to_string(free_bytes) +
-           ", \"total\": " + std::to_string(total_bytes) + ", \"layout\": \"" + layout_ + "\"}";
+    std::string fused;
+    for (const std::string & name : fused_) {
+        fused += (fused.empty() ? "\"" : ", \"") + name + "\"";
+    }
+    const auto number = [](const char * key, size_t value) {
+        return "\"" + std::string(key) + "\": " + std::to_string(value) + ", ";
+    };
+    return "{" + number("used", used_) + number("peak", peak_) + number("allocations", n_allocations_) +
+           number("blocks", blocks_.size()) + number("free", free_bytes) + number("total", total_bytes) +
+           "\"layout\": \"" + layout_ + "\", \"layout_why\": \"" + layout_why_ + "\", " +
+           number("layout_needed", layout_needed_) + number("layout_free", layout_free_) + "\"fused\": [" +
+           fused + "]}";
 }
 
 } // namespace cann310b

@@ -1,6 +1,7 @@
 // The plugin's face towards ggml: backend, device, registry.
 #include "buffer.h"
 #include "runner.h"
+#include "settings.h"
 
 #include "ggml-backend-impl.h"
 #include "ggml-impl.h"
@@ -76,7 +77,7 @@ void device_get_memory(ggml_backend_dev_t, size_t * free_bytes, size_t * total_b
     try {
         device().memory(free_bytes, total_bytes);
     } catch (const AclFailure & failure) {
-        GGML_LOG_ERROR("CANN: %s\n", failure.what());
+        device().note_failure(failure.code, failure.what());
     }
 }
 
@@ -103,7 +104,7 @@ ggml_backend_t device_init_backend(ggml_backend_dev_t dev, const char *) {
     try {
         return new ggml_backend{backend_guid(), kBackend, dev, new Runner};
     } catch (const AclFailure & failure) {
-        GGML_LOG_ERROR("CANN: %s\n", failure.what());
+        device().note_failure(failure.code, failure.what());
         return nullptr;
     }
 }
@@ -163,6 +164,34 @@ void shut_down() {
     device().shutdown();
 }
 
+// Empty when done, else why not.
+const char * reset() {
+    thread_local std::string text;
+    text = device().reset();
+    return text.c_str(); // NOLINT(clang-analyzer-cplusplus.InnerPointer): the string outlives the call
+}
+
+// What went wrong first since this was last asked, "<code> <text>"; empty: nothing.
+const char * take_failure() {
+    thread_local std::string text;
+    text = device().take_failure();
+    return text.c_str(); // NOLINT(clang-analyzer-cplusplus.InnerPointer): the string outlives the call
+}
+
+const char * configure_by_name(const char * key, const char * value) {
+    thread_local std::string text;
+    text = configure(key, value);
+    return text.c_str(); // NOLINT(clang-analyzer-cplusplus.InnerPointer): the string outlives the call
+}
+
+// Looks for an NPU again when there was none. A device found now is new to ggml: register it there.
+const char * retry() {
+    if (!g_why_not.empty()) {
+        g_why_not = device().start();
+    }
+    return g_why_not.c_str();
+}
+
 const char * registry_get_name(ggml_backend_reg_t) {
     return "CANN";
 }
@@ -177,15 +206,25 @@ ggml_backend_dev_t registry_get_device(ggml_backend_reg_t registry, size_t index
     return index == 0 && g_why_not.empty() ? &dev : nullptr;
 }
 
+struct Extra {
+    const char * name;
+    void * function;
+};
+
 void * registry_get_proc_address(ggml_backend_reg_t, const char * name) {
-    if (std::strcmp(name, "ggml_backend_cann_memory_json") == 0) {
-        return reinterpret_cast<void *>(memory_json);
-    }
-    if (std::strcmp(name, "ggml_backend_cann_unavailable_reason") == 0) {
-        return reinterpret_cast<void *>(unavailable_reason);
-    }
-    if (std::strcmp(name, "ggml_backend_cann_shutdown") == 0) {
-        return reinterpret_cast<void *>(shut_down);
+    static const Extra extras[] = {
+        {"ggml_backend_cann_memory_json", reinterpret_cast<void *>(memory_json)},
+        {"ggml_backend_cann_unavailable_reason", reinterpret_cast<void *>(unavailable_reason)},
+        {"ggml_backend_cann_retry", reinterpret_cast<void *>(retry)},
+        {"ggml_backend_cann_take_failure", reinterpret_cast<void *>(take_failure)},
+        {"ggml_backend_cann_configure", reinterpret_cast<void *>(configure_by_name)},
+        {"ggml_backend_cann_reset", reinterpret_cast<void *>(reset)},
+        {"ggml_backend_cann_shutdown", reinterpret_cast<void *>(shut_down)},
+    };
+    for (const Extra & extra : extras) {
+        if (std::strcmp(name, extra.name) == 0) {
+            return extra.function;
+        }
     }
     return nullptr;
 }

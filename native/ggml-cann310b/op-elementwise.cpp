@@ -157,6 +157,9 @@ void Runner::op_glu(ggml_tensor * dst) {
         break;
     }
     const Loc out = loc(dst);
+    if (fused_glu(ggml_get_glu_op(dst), a, b, out)) {
+        return;
+    }
     if (overlap(out, a) || overlap(out, b)) {
         const Loc t = temporary(out.ne, a.dtype);
         activate(*this, kind, a, t);

@@ -57,6 +57,9 @@ bool Runner::norm_of_one_row(const ggml_tensor * dst, const ggml_tensor * weight
 
 void Runner::op_norm(ggml_tensor * dst, const ggml_tensor * weight, const ggml_tensor * bias,
                      const Loc & out) {
+    if (fused_norm(dst, weight, bias, out)) {
+        return;
+    }
     if (weight != nullptr && bias == nullptr && norm_of_one_row(dst, weight, out)) {
         return;
     }

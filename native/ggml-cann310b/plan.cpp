@@ -267,6 +267,16 @@ void Runner::plan_groups(const ggml_cgraph * graph) {
                     return is_rotated(group->sums.empty() ? member : graph->nodes[consumers_[member][0]]);
                 });
             std::stable_partition(group->sums.begin(), group->sums.end(), is_rotated);
+            // SwiGlu wants the gate in front of what it gates.
+            if (fused().swi_glu && group->sums.empty()) {
+                std::stable_partition(
+                    group->members.begin(), group->members.end(), [&](const ggml_tensor * member) {
+                        const auto & readers = consumers_[member];
+                        return std::any_of(readers.begin(), readers.end(), [&](int c) {
+                            return graph->nodes[c]->op == GGML_OP_GLU && graph->nodes[c]->src[0] == member;
+                        });
+                    });
+            }
             std::vector<const ggml_tensor *> weights;
             for (const ggml_tensor * member : group->members) {
                 group->n += member->ne[0];

@@ -3,14 +3,15 @@
 #include "buffer.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <string>
 
 namespace cann310b {
 namespace {
 
 constexpr size_t kAlign          = 512; // aclrtMalloc gives at least 64, tensor data wants 32
 constexpr size_t kMinTemporaries = size_t{8} << 20;
-constexpr int kSyncTimeoutMs     = 120000;
 constexpr int kLastRuntimeError  = 507999;
 
 size_t round_up(size_t n, size_t step) {
@@ -41,6 +42,26 @@ aclDataType acl_type(const ggml_tensor * t) {
     default:
         return ACL_DT_UNDEFINED;
     }
+}
+
+// MUL_MAT Qcur-0 f32 [896,7,1,1] <- blk.0.attn_q.weight q4_K [896,896,1,1], attn_norm-0 f32 [896,7,1,1]
+std::string text_of(const ggml_tensor * node) {
+    const auto operand = [](const ggml_tensor * t) {
+        std::string text = std::string(t->name) + " " + ggml_type_name(t->type) + " [";
+        for (int d = 0; d < GGML_MAX_DIMS; ++d) {
+            text += (d > 0 ? "," : "") + std::to_string(t->ne[d]);
+        }
+        return text + "]";
+    };
+    std::string text = std::string(ggml_op_desc(node)) + " " + operand(node);
+    const char * sep = " <- ";
+    for (const ggml_tensor * s : node->src) {
+        if (s != nullptr) {
+            text += sep + operand(s);
+            sep = ", ";
+        }
+    }
+    return text;
 }
 
 } // namespace
@@ -173,8 +194,9 @@ Runner::Runner() : stream_(device().create_stream()) {}
 Runner::~Runner() {
     try {
         device().bind();
-        // A failed stream is drained by its end; what it said was reported when it failed.
-        acl().aclrtSynchronizeStreamWithTimeout(stream_, kSyncTimeoutMs);
+        if (!is_failed_) { // a failed stream drops what is left; what it said was reported when it failed
+            acl().aclrtSynchronizeStreamWithTimeout(stream_, settings().timeout_ms);
+        }
     } catch (const AclFailure &) {
         return; // shut down: nothing of ours is left
     }
@@ -226,7 +248,11 @@ Loc Runner::temporary(const std::array<int64_t, 4> & ne, aclDataType type) {
 }
 
 void Runner::synchronize() {
-    check(acl().aclrtSynchronizeStreamWithTimeout(stream_, kSyncTimeoutMs), "aclrtSynchronizeStream");
+    wait("aclrtSynchronizeStream");
+}
+
+void Runner::wait(const char * after) {
+    check(acl().aclrtSynchronizeStreamWithTimeout(stream_, settings_.timeout_ms), after);
 }
 
 Loc Runner::loc(const ggml_tensor * t) const {
@@ -391,11 +417,19 @@ ggml_status Runner::compute(ggml_cgraph * graph) {
             throw AclFailure(ACL_ERROR_RT_STREAM_CONTEXT,
                              "an earlier failure left the stream unusable; load the model again");
         }
+        settings_ = settings();
+        if (temporaries_.size == 0) {
+            temporaries_.grow(kMinTemporaries);
+        }
+        if (!settings_.graph_dump.empty()) {
+            dump(graph);
+        }
         plan(graph);
         for (int i = 0; i < graph->n_nodes; ++i) {
             settle_temporaries();
             run(graph, i);
         }
+        node_ = nullptr;
         settle_temporaries();
         // One wait per graph: what failed on the device becomes this graph's status, not the next one's.
         synchronize();
@@ -403,15 +437,35 @@ ggml_status Runner::compute(ggml_cgraph * graph) {
         constants_.clear();
         return GGML_STATUS_SUCCESS;
     } catch (const AclFailure & failure) {
-        GGML_LOG_ERROR("CANN: %s\n", failure.what());
+        device().note_failure(failure.code,
+                              failure.what() + (node_ != nullptr ? " in " + text_of(node_) : std::string()));
+        node_ = nullptr;
         overrides_.clear();
         const bool is_memory = failure.code == ACL_ERROR_RT_MEMORY_ALLOCATION;
         if (is_memory) {
-            acl().aclrtSynchronizeStreamWithTimeout(stream_, kSyncTimeoutMs);
+            acl().aclrtSynchronizeStreamWithTimeout(stream_, settings_.timeout_ms);
         }
         // A refusal in phase 1 leaves the stream as it was; an asynchronous fault (507xxx) poisons it.
         is_failed_ = failure.code >= ACL_ERROR_RT_INTERNAL_ERROR && failure.code <= kLastRuntimeError;
         return is_memory ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED;
+    }
+}
+
+// Appends the graph to the file of the setting, once for as long as the same graph is computed.
+void Runner::dump(const ggml_cgraph * graph) {
+    std::string text;
+    for (int i = 0; i < graph->n_nodes; ++i) {
+        text += std::to_string(i) + " " + text_of(graph->nodes[i]) + "\n";
+    }
+    const auto fingerprint = uint64_t{std::hash<std::string>{}(text)};
+    if (fingerprint == dumped_) {
+        return;
+    }
+    dumped_ = fingerprint;
+    std::ofstream file(settings_.graph_dump, std::ios::app);
+    file << "graph of " << graph->n_nodes << " nodes\n" << text;
+    if (!file.flush()) {
+        GGML_LOG_ERROR("CANN: the graph cannot be written to %s\n", settings_.graph_dump.c_str());
     }
 }
 
@@ -420,6 +474,7 @@ void Runner::run(const ggml_cgraph * graph, int i) {
     if (is_done_[size_t(i)] != 0 || ggml_is_empty(node)) {
         return;
     }
+    node_ = node;
     switch (node->op) {
     case GGML_OP_NONE:
     case GGML_OP_VIEW:

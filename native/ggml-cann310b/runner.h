@@ -6,6 +6,7 @@
 #pragma once
 
 #include "device.h"
+#include "settings.h"
 
 #include "ggml-impl.h"
 
@@ -56,6 +57,12 @@ Tensor tensor(char * base, int64_t offset, aclDataType type, const std::vector<i
 Scalar scalar(float value);
 Ints ints(const std::vector<int64_t> & values);
 
+// Fused operators that this board's kernel package has, found out by asking phase 1 once (fact sheet 5).
+struct Fused {
+    bool rms_norm = false, layer_norm = false; // FP32
+    bool swi_glu = false, ge_glu = false;      // FP16 and FP32
+};
+
 struct WorkspaceFailure : AclFailure {
     using AclFailure::AclFailure;
 };
@@ -100,6 +107,9 @@ class Runner {
             check(second(n_workspace > 0 ? workspace_for(n_workspace) : nullptr, n_workspace, executor,
                          stream_),
                   name);
+            if (settings_.sync_each_op) {
+                wait(name);
+            }
         } catch (const WorkspaceFailure &) { // phase 2 never saw the executor, so nobody else ends it
             if (acl().aclDestroyAclOpExecutor != nullptr) {
                 acl().aclDestroyAclOpExecutor(executor);
@@ -139,6 +149,11 @@ class Runner {
         Loc cos, sin;
     };
 
+    const Fused & fused();
+    template <typename First, typename... Args>
+    bool accepts(First first, aclnnRunFunction second, Args... args);
+    void wait(const char * after);
+    void dump(const ggml_cgraph * graph);
     void * workspace_for(size_t n);
     void settle_temporaries();
     void plan(const ggml_cgraph * graph);
@@ -172,6 +187,9 @@ class Runner {
     void op_repeat(ggml_tensor * dst);
     void op_reduce(ggml_tensor * dst);
     const Tables & rope_tables(const ggml_tensor * dst);
+    bool fused_norm(const ggml_tensor * dst, const ggml_tensor * weight, const ggml_tensor * bias,
+                    const Loc & out);
+    bool fused_glu(ggml_glu_op op, const Loc & gate, const Loc & other, const Loc & out);
     bool norm_of_one_row(const ggml_tensor * dst, const ggml_tensor * weight, const Loc & out);
 
     aclrtStream stream_ = nullptr;
@@ -180,6 +198,9 @@ class Runner {
     size_t temporary_at_ = 0, tables_at_ = 0;
     std::vector<std::unique_ptr<Block>> overflow_; // temporaries that did not fit, until the next node
     bool is_failed_ = false;
+    Settings settings_;                  // of the graph in work
+    const ggml_tensor * node_ = nullptr; // in work, for messages
+    uint64_t dumped_          = 0;       // fingerprint of the last graph that was dumped
 
     // of the graph in work
     std::unordered_map<const ggml_tensor *, Override> overrides_;

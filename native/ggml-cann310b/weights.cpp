@@ -3,11 +3,11 @@
 // Layout of a copy (fact sheet 3.4, way A): element (k, n) at ((n/16)*(K/16) + k/16)*256 + (k%16)*16 + n%16.
 // Columns are outermost in tiles of 16, so copies laid side by side are one matrix with more columns.
 #include "runner.h"
+#include "settings.h"
 
 #include "ggml-backend-impl.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 namespace cann310b {
@@ -39,32 +39,26 @@ Registry & registry() {
     return *r;
 }
 
-std::string wanted_layout() {
-    const char * said = std::getenv("GGML_CANN310B_LAYOUT");
-    return said != nullptr && *said != '\0' ? said : "auto";
-}
-
 bool has_room(Registry & r, size_t n_bytes) {
-    const std::string wanted = wanted_layout();
+    const std::string wanted = settings().layout;
     if (wanted == "nd") {
-        device().note_layout("nd (configured)");
+        device().note_layout("nd", "configured", n_bytes, 0);
         return false;
     }
     size_t free_bytes = 0, total_bytes = 0;
     device().memory(&free_bytes, &total_bytes);
-    const size_t reserve = wanted == "dual" ? 0 : kReserveBytes;
-    if (free_bytes >= n_bytes + reserve) {
-        device().note_layout("dual");
+    const size_t needed = n_bytes + (wanted == "dual" ? 0 : kReserveBytes);
+    if (free_bytes >= needed) {
+        device().note_layout("dual", wanted == "dual" ? "configured" : "fits", needed, free_bytes);
         return true;
     }
     if (!r.is_short) {
         GGML_LOG_WARN("CANN: %zu MB are free, %zu MB would be needed for a second copy of the weights: "
-                      "decoding uses the ND "
-                      "layout and is slower\n",
-                      free_bytes >> 20, (n_bytes + reserve) >> 20);
+                      "decoding uses the ND layout and is slower\n",
+                      free_bytes >> 20, needed >> 20);
         r.is_short = true;
     }
-    device().note_layout("nd (memory)");
+    device().note_layout("nd", "memory", needed, free_bytes);
     return false;
 }
 

@@ -146,19 +146,23 @@
     X(aclnnEqScalar, (const aclTensor * self, const aclScalar * other, aclTensor * out, ACLNN_PLAN))         \
     X(aclnnEqTensor, (const aclTensor * self, const aclTensor * other, aclTensor * out, ACLNN_PLAN))
 
-// Ops that a 310B refuses in phase 1 (4.2 M15, 4.4, 5): exported, so that a client may probe them.
-#define ACLNN_REFUSED_OPS(X)                                                                                 \
+// Fused ops that a 310B refused in phase 1 so far and that the plugin uses where a kernel package has them
+// (4.4, 5): it asks phase 1 once at start.
+#define ACLNN_PROBED_OPS(X)                                                                                  \
     X(aclnnRmsNorm, (const aclTensor * x, const aclTensor * gamma, double epsilon, const aclTensor * y_out,  \
                      const aclTensor * rstd_out, ACLNN_PLAN))                                                \
+    X(aclnnSwiGlu, (const aclTensor * x, int64_t dim, const aclTensor * out, ACLNN_PLAN))                    \
+    X(aclnnGeGluV3, (const aclTensor * self, int64_t dim, int64_t approximate, bool activate_left,           \
+                     aclTensor * out, aclTensor * out_gelu, ACLNN_PLAN))
+
+// The other ops that a 310B refuses in phase 1 (4.2 M15, 4.4): exported, so that a client may probe them.
+#define ACLNN_NEVER_OPS(X)                                                                                   \
     X(aclnnAddRmsNorm, (const aclTensor * x1, const aclTensor * x2, const aclTensor * gamma, double epsilon, \
                         aclTensor * y_out, aclTensor * rstd_out, aclTensor * x_out, ACLNN_PLAN))             \
     X(aclnnInplaceAddRmsNorm, (aclTensor * x1, aclTensor * x2, const aclTensor * gamma, double epsilon,      \
                                const aclTensor * rstd_out, ACLNN_PLAN))                                      \
-    X(aclnnSwiGlu, (const aclTensor * x, int64_t dim, const aclTensor * out, ACLNN_PLAN))                    \
     X(aclnnGeGlu, (const aclTensor * self, int64_t dim, int64_t approximate, aclTensor * out,                \
                    aclTensor * out_gelu, ACLNN_PLAN))                                                        \
-    X(aclnnGeGluV3, (const aclTensor * self, int64_t dim, int64_t approximate, bool activate_left,           \
-                     aclTensor * out, aclTensor * out_gelu, ACLNN_PLAN))                                     \
     X(aclnnRotaryPositionEmbedding, (const aclTensor * x, const aclTensor * cos, const aclTensor * sin,      \
                                      int64_t mode, aclTensor * out, ACLNN_PLAN))                             \
     X(aclnnApplyRotaryPosEmb, (aclTensor * query, aclTensor * key, const aclTensor * cos,                    \
@@ -247,6 +251,7 @@
     X(aclnnInplaceIndexCopy,                                                                                 \
       (aclTensor * self, int64_t dim, const aclTensor * index, const aclTensor * source, ACLNN_PLAN))
 
+#define ACLNN_REFUSED_OPS(X) ACLNN_PROBED_OPS(X) ACLNN_NEVER_OPS(X)
 #define ACLNN_OPS(X) ACLNN_USED_OPS(X) ACLNN_REFUSED_OPS(X)
 
 // Functions of libopapi that are no operators: X(result, name, (arguments)).
