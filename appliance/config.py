@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import sys
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -61,13 +62,51 @@ class EngineConfig:
         "auto", "auto uses the NPU when the plugin finds one and says in status why it did not."
     )
     plugin: str | None = _key(
-        None, "Path of libggml-cann310b.so; null means the one installed beside the package."
+        None,
+        "Path of libggml-cann310b.so; null means the one beside the package, else below the "
+        "installation's lib/appliance, else build/native of a source tree.",
     )
     n_ctx: int = _key(8192, "Context of one answer, in tokens.", low=512, high=131072)
     n_slots: int = _key(2, "Answers generated at the same time.", low=1, high=64)
     n_threads: int = _key(0, "CPU threads; 0 means one per core.", low=0, high=256)
     n_batch: int = _key(512, "Most tokens read in one engine step.", low=32, high=4096)
     max_queue: int = _key(32, "Questions that may wait; more are refused with a hint.", low=1)
+
+
+@dataclass(frozen=True)
+class DeviceConfig:
+    """How the NPU is used, and what helps to find out why something went wrong on it."""
+
+    layout: Literal["auto", "dual", "nd"] = _key(
+        "auto",
+        "How weights lie in device memory: dual keeps a second copy that decodes faster, nd only "
+        "one, auto takes dual when memory allows; status says which and why.",
+    )
+    timeout_s: float = _key(
+        40.0,
+        "Longest time the NPU may take for one step before it counts as lost; keep it below the "
+        "service's WatchdogSec.",
+        low=1,
+        high=3600,
+    )
+    retry_s: float = _key(
+        300.0,
+        "After the NPU failed and the CPU took over, the NPU is tried again when the box is idle: "
+        "after this many seconds, then after twice as many, and so on; 0 means never.",
+        low=0,
+        high=86400,
+    )
+    acl_log: Literal["off", "error", "warning", "info", "debug"] = _key(
+        "off",
+        "Least level of the vendor library's own log, on standard output; needs a restart.",
+    )
+    graph_dump: str | None = _key(
+        None, "File that every new graph is appended to: name, operator, types and shapes."
+    )
+    sync_each_op: bool = _key(
+        default=False,
+        doc="Wait after each operator, so that a fault names the one that caused it; slow.",
+    )
 
 
 @dataclass(frozen=True)
@@ -159,6 +198,7 @@ class Config:
     data: Path
     models: ModelsConfig = field(default_factory=ModelsConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
+    device: DeviceConfig = field(default_factory=DeviceConfig)
     inbox: InboxConfig = field(default_factory=InboxConfig)
     ingest: IngestConfig = field(default_factory=IngestConfig)
     assistant: AssistantConfig = field(default_factory=AssistantConfig)
@@ -194,11 +234,20 @@ def models_dir(config: Config, environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def plugin_path(config: Config) -> Path | None:
-    """Return the NPU plugin's library: the configured one, else the installed one, else None."""
+    """Return the NPU plugin's library, None when there is none.
+
+    The configured one, else the first of: beside the package, below the installation's
+    ``lib/appliance``, where ``make native`` leaves it in a source tree.
+    """
     if config.engine.plugin is not None:
         return Path(config.engine.plugin).expanduser()
-    installed = Path(__file__).resolve().parent / PLUGIN_NAME
-    return installed if installed.is_file() else None
+    package = Path(__file__).resolve().parent
+    places = [
+        package / PLUGIN_NAME,
+        Path(sys.prefix) / "lib" / "appliance" / PLUGIN_NAME,
+        package.parent / "build" / "native" / PLUGIN_NAME,
+    ]
+    return next((place for place in places if place.is_file()), None)
 
 
 def load(data: Path) -> Config:

@@ -176,6 +176,7 @@ def make_engine(config: Config) -> Engine:
         max_queue=engine.max_queue,
         device=engine.device,
         plugin_path=plugin_path(config),
+        device_settings=config.device,
         model_problem=generation_problem,
         embedder_problem=embedding_problem,
     )

@@ -247,7 +247,7 @@ class ScriptedEngine:
                 model="scripted",
                 embedder="scripted-ngrams",
                 device="none",
-                device_reason="scripted",
+                device_reason="device_configured",
                 n_ctx=self._n_ctx,
                 n_slots=self._n_slots,
                 n_running=min(self.n_running, self._n_slots),

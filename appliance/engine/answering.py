@@ -54,6 +54,7 @@ from appliance.engine.work import Clock, Work
 from appliance.errors import (
     ApplianceError,
     ContextOverflowError,
+    DeviceLostError,
     EngineError,
     EngineStoppedError,
     QueueFullError,
@@ -104,6 +105,7 @@ class Answering:
         self._waiting: WaitingRoom[Work] = WaitingRoom()
         self._in_step: set[Work] = set()
         self._is_stopping = False
+        self.lost: DeviceLostError | None = None
         self._n_turns = 0
         self._answer_s: float | None = None
         self.n_steps = 0
@@ -308,7 +310,10 @@ class Answering:
             self.context.close()
         if self.model is not None:
             self.model.close()
-        self.context = None
+        self.context = self.model = None
+        self.lost = None
+        for slot in self.slots:
+            slot.tokens = slot.tokens[:0]
 
     # ---------------------------------------------------------------------------------------------
     # serving, on the engine thread
@@ -370,6 +375,8 @@ class Answering:
         try:
             status = context.decode(self._batch)
         except EngineError as error:
+            if isinstance(error, DeviceLostError):
+                self.lost = error
             self._fail_running(error)
             return
         finally:

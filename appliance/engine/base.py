@@ -257,7 +257,11 @@ class EngineStatus:
 
     ``error`` is the code of the failure that left the engine without its model and ``error_facts``
     are its facts, for ``appliance.messages``. ``embedder`` is None when no embedder is loaded; an
-    engine whose model failed may still embed.
+    engine whose model failed may still embed. ``device_reason`` is a code of ``appliance.messages``
+    as well, with its ``device_facts``: why the models run where they do. ``device_failure`` holds
+    the same when an NPU that was to be used failed. ``npu`` is what the NPU's plugin reports
+    (``appliance.engine.devices.npu_facts``); empty without one. ``n_npu_failures`` counts failures
+    in the middle of work since the engine started.
     """
 
     state: Literal["loading", "ready", "failed", "stopped"]
@@ -277,6 +281,11 @@ class EngineStatus:
     memory: dict[str, Bytes]
     error: str | None = None
     error_facts: dict[str, Fact] = field(default_factory=dict)
+    device_facts: dict[str, Fact] = field(default_factory=dict)
+    device_failure: tuple[str, dict[str, Fact]] | None = None
+    npu: dict[str, Fact] = field(default_factory=dict)
+    n_npu_failures: int = 0
+    last_npu_failure: str = ""
 
 
 class Embedder(Protocol):

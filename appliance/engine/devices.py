@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import logging
 import os
 import threading
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from appliance.config import DeviceConfig
 from appliance.engine.native import start_backend
-from appliance.errors import EngineError
+from appliance.errors import EngineError, Fact
 
 _log = logging.getLogger(__name__)
 _ALL_LAYERS = 999
@@ -24,6 +27,7 @@ libggml.ggml_backend_load.argtypes = [ctypes.c_char_p]
 libggml.ggml_backend_load.restype = ctypes.c_void_p
 libggml.ggml_backend_reg_by_name.argtypes = [ctypes.c_char_p]
 libggml.ggml_backend_reg_by_name.restype = ctypes.c_void_p
+libggml.ggml_backend_device_register.argtypes = [ctypes.c_void_p]
 
 # libggml re-exports nothing of libggml-base, where these live; the loader has it already.
 _base = ctypes.CDLL("libggml-base.so.0", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
@@ -33,6 +37,8 @@ _base.ggml_backend_reg_dev_get.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _base.ggml_backend_reg_dev_get.restype = ctypes.c_void_p
 _base.ggml_backend_dev_description.argtypes = [ctypes.c_void_p]
 _base.ggml_backend_dev_description.restype = ctypes.c_char_p
+_base.ggml_backend_reg_get_proc_address.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+_base.ggml_backend_reg_get_proc_address.restype = ctypes.c_void_p
 
 _base.ggml_backend_dev_memory.argtypes = [ctypes.c_void_p, *[ctypes.POINTER(ctypes.c_size_t)] * 2]
 _base.ggml_backend_dev_memory.restype = None
@@ -41,71 +47,168 @@ _lock = threading.Lock()
 
 DeviceChoice = Literal["auto", "cpu", "cann"]
 
+# ASCEND_GLOBAL_LOG_LEVEL of CANN's environment reference.
+_ACL_LEVELS = {"debug": "0", "info": "1", "warning": "2", "error": "3", "off": "4"}
+
+# ACL_ERROR_BAD_ALLOC, ACL_ERROR_RT_MEMORY_ALLOCATION, ACL_ERROR_RT_DEVICE_OOM of acl_base_rt.h.
+_OUT_OF_MEMORY = frozenset({200000, 207001, 207018})
+
 
 @dataclass(frozen=True)
 class Device:
-    """Where to run. ``reason`` says why it is not the other one, for ``status``."""
+    """Where to run.
+
+    ``reason`` is a code of ``appliance.messages`` that says why it is this one and not the other;
+    ``facts`` are what its sentence needs.
+    """
 
     kind: Literal["cpu", "cann"]
     n_gpu_layers: int
     description: str
     reason: str
+    facts: dict[str, Fact] = field(default_factory=dict)
 
 
-def choose_device(wanted: DeviceChoice, plugin_path: Path | None) -> Device:
+def on_cpu(reason: str, **facts: Fact) -> Device:
+    """Return the CPU, and why."""
+    return Device("cpu", 0, "CPU", reason, facts)
+
+
+def choose_device(
+    wanted: DeviceChoice, plugin_path: Path | None, settings: DeviceConfig | None = None
+) -> Device:
     """Return the device to use, loading the plugin when it may be used.
 
     Args:
         wanted: ``auto`` takes the NPU when the plugin finds one, else the CPU; ``cann`` insists.
         plugin_path: the plugin's shared library, None when none is installed.
+        settings: what the plugin is told.
 
     Raises:
-        EngineError: ``cann`` was demanded and there is none (code ``device_unavailable``).
+        EngineError: ``cann`` was demanded and there is none; the code is the reason's.
     """
     if wanted == "cpu":
-        return Device("cpu", 0, "CPU", "configured")
-    reason = "no NPU plugin is installed"
-    if plugin_path is not None:
-        found = _load_plugin(plugin_path)
-        if isinstance(found, Device):
-            return found
-        reason = found
-    if wanted == "cann":
-        raise EngineError("device_unavailable", device="cann", cause=reason)
-    return Device("cpu", 0, "CPU", reason)
+        return on_cpu("device_configured")
+    if plugin_path is None:
+        found = on_cpu("plugin_missing")
+    elif not plugin_path.is_file():
+        found = on_cpu("plugin_absent", path=str(plugin_path))
+    else:
+        found = _load_plugin(plugin_path, settings or DeviceConfig())
+    if wanted == "cann" and found.kind == "cpu":
+        raise EngineError(found.reason, **found.facts)
+    return found
 
 
-def _load_plugin(path: Path) -> Device | str:
-    """Return the plugin's first device, or why there is none."""
-    if not path.is_file():
-        return f"the plugin {path} is not there"
+def npu_facts() -> dict[str, Fact]:
+    """Return what the plugin reports: layout of the weights and why, bytes, fused operators.
+
+    Keys: ``layout``, ``layout_why``, ``layout_needed``, ``layout_free``, ``used``, ``peak``,
+    ``free``, ``total``, ``allocations``, ``blocks`` and ``fused`` (names, joined by commas). Empty
+    without an NPU. Asks the device, so it is for the engine thread.
+    """
+    report = _text_of("ggml_backend_cann_memory_json")
+    if not report:
+        return {}
+    facts: dict[str, Fact] = {}
+    for name, value in json.loads(report).items():
+        facts[name] = ", ".join(value) if isinstance(value, list) else value
+    return facts
+
+
+@dataclass(frozen=True)
+class NpuFailure:
+    """What went wrong on the NPU: ACL's code and the plugin's words."""
+
+    code: int
+    text: str
+
+    @property
+    def is_memory(self) -> bool:
+        """Whether device memory was short, which leaves the device as usable as before."""
+        return self.code in _OUT_OF_MEMORY
+
+
+def take_npu_failure() -> NpuFailure | None:
+    """Return what first went wrong on the NPU since this was last asked, None when nothing did."""
+    code, _, text = _text_of("ggml_backend_cann_take_failure").partition(" ")
+    return NpuFailure(int(code), text) if code else None
+
+
+def release_npu() -> None:
+    """Give the device back, which also clears a fault of it; the next load takes it anew.
+
+    Every model and context must have been freed.
+    """
+    if why := _text_of("ggml_backend_cann_reset"):
+        _log.error("the NPU could not be reset: %s", why)
+
+
+def _load_plugin(path: Path, settings: DeviceConfig) -> Device:
+    """Return the plugin's first device, or the CPU with the reason why there is none."""
     start_backend()
     with _lock:
         registry = libggml.ggml_backend_reg_by_name(_CANN.encode())
         if not registry:
+            # The vendor's library reads its log level once, when it is opened.
+            os.environ["ASCEND_GLOBAL_LOG_LEVEL"] = _ACL_LEVELS[settings.acl_log]
+            os.environ["ASCEND_SLOG_PRINT_TO_STDOUT"] = str(int(settings.acl_log != "off"))
             registry = libggml.ggml_backend_load(str(path).encode())
         if not registry:
-            return f"ggml refused to load the plugin {path}"
+            return on_cpu("plugin_refused", path=str(path))
+        _configure(registry, settings)
         if not _base.ggml_backend_reg_dev_count(registry):
-            return "the plugin found no NPU"
+            why = _ask(registry, "ggml_backend_cann_retry")
+            if not _base.ggml_backend_reg_dev_count(registry):
+                return on_cpu("npu_absent", cause=why)
+            # ggml knows the devices that were there when the plugin was loaded.
+            libggml.ggml_backend_device_register(_base.ggml_backend_reg_dev_get(registry, 0))
         device = _base.ggml_backend_reg_dev_get(registry, 0)
         described = _base.ggml_backend_dev_description(device)
     description = (described or _CANN.encode()).decode("utf-8", "replace")
     _log.info("using %s through %s", description, path)
-    return Device("cann", _ALL_LAYERS, description, "the plugin found it")
+    return Device("cann", _ALL_LAYERS, description, "npu_found")
 
 
 def device_memory() -> tuple[int, int]:
     """Return free and total bytes of the loaded plugin's first device.
 
     Raises:
-        EngineError: no plugin is loaded, or it found no device (code ``device_unavailable``).
+        EngineError: no plugin is loaded, or it found no device.
     """
     with _lock:
         registry = libggml.ggml_backend_reg_by_name(_CANN.encode())
         if not registry or not _base.ggml_backend_reg_dev_count(registry):
-            raise EngineError("device_unavailable", device="cann", cause="no plugin is loaded")
+            raise EngineError("npu_absent", cause="no plugin with a device is loaded")
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         device = _base.ggml_backend_reg_dev_get(registry, 0)
         _base.ggml_backend_dev_memory(device, ctypes.byref(free), ctypes.byref(total))
     return free.value, total.value
+
+
+def _configure(registry: int, settings: DeviceConfig) -> None:
+    wanted = {
+        "layout": settings.layout,
+        "graph_dump": settings.graph_dump or "",
+        "sync_each_op": str(int(settings.sync_each_op)),
+        "timeout_ms": str(round(settings.timeout_s * 1000)),
+    }
+    for name, value in wanted.items():
+        if why := _ask(registry, "ggml_backend_cann_configure", name, value):
+            raise EngineError(cause=why)
+
+
+def _ask(registry: int, function: str, *arguments: str) -> str:
+    """Call ``const char * function(const char *...)`` of the plugin."""
+    address = _base.ggml_backend_reg_get_proc_address(registry, function.encode())
+    if not address:
+        raise EngineError("plugin_too_old", missing=function)
+    kinds = [ctypes.c_char_p] * len(arguments)
+    call: Callable[..., bytes | None] = ctypes.CFUNCTYPE(ctypes.c_char_p, *kinds)(address)
+    said = call(*(argument.encode() for argument in arguments))
+    return (said or b"").decode("utf-8", "replace")
+
+
+def _text_of(function: str) -> str:
+    registry = libggml.ggml_backend_reg_by_name(_CANN.encode())
+    return _ask(registry, function) if registry else ""

@@ -41,6 +41,7 @@ from appliance.engine.unigram import UnigramTokenizer, fits
 from appliance.errors import (
     ApplianceError,
     ContextOverflowError,
+    DeviceLostError,
     EngineError,
     EngineStoppedError,
     ModelMissingError,
@@ -92,6 +93,7 @@ class TextEmbedder:
         self._rate = Rate()
         self.queries = EmbedQueue()
         self.ingests = EmbedQueue()
+        self.lost: DeviceLostError | None = None
         self.n_steps = 0
         self.n_embedded = 0
 
@@ -194,6 +196,7 @@ class TextEmbedder:
         if self._path is None:
             return
         model: Model | None = None
+        context: Context | None = None
         sizes: dict[str, int] = {}
         try:
             header = inspect(self._path)
@@ -216,6 +219,8 @@ class TextEmbedder:
                 context = Context(model, shape, self._abort)
             self._warm_up(context, is_on_cpu=n_gpu_layers == 0)
         except ApplianceError as error:
+            if context is not None:
+                context.close()
             if model is not None:
                 model.close()
             _log.error("the embedder cannot be used: %s", error)
@@ -227,6 +232,7 @@ class TextEmbedder:
         with self._lock:
             for kind, n_bytes in sizes.items():
                 memory[kind] = memory.get(kind, 0) + n_bytes
+            self.failure = None
             self._header, self._context, self._unigram = header, context, unigram
             self._dressing = dressing_for(model.name, header.architecture)
             self.model = model
@@ -256,6 +262,8 @@ class TextEmbedder:
             is_done = self._evaluate(context, items)
         except EngineError as error:
             _log.error("an embedding batch failed: %s", error)
+            if isinstance(error, DeviceLostError):
+                self.lost = error
             for job, _row in items:
                 job.fail(error)
             return
@@ -296,6 +304,9 @@ class TextEmbedder:
         """Free context and model; idempotent."""
         if self._context is not None:
             self._context.close()
-        if self.model is not None:
-            self.model.close()
+        with self._lock:
+            model, self.model = self.model, None
+            self.lost = None
+        if model is not None:
+            model.close()
         self._context = None

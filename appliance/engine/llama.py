@@ -5,6 +5,11 @@ queues again between them, in this order:
 
     decode of running answers > query embedding > prefill > ingestion embedding
 
+When a step fails on the NPU, its answers end with an error, everything is freed, the device is
+reset and the models are loaded again; what waits goes on waiting. If the NPU fails again while it
+loads, or soon after, the CPU takes over (unless the NPU is insisted on), and the NPU is tried again
+when nobody asks anything.
+
 A step can be left before its end: ``cancel`` of an answer whose prompt is being read and ``close``
 raise an abort flag, which llama.cpp checks between two graph nodes. What a step is made of lies in
 ``answering`` and ``embedder``; here is only who is next, loading, and the end.
@@ -17,19 +22,36 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from appliance.config import DeviceConfig
 from appliance.engine.answering import Answering
 from appliance.engine.base import EngineStatus, Feature, GenerationRequest, Message, Priority
-from appliance.engine.devices import Device, DeviceChoice, choose_device
+from appliance.engine.devices import (
+    Device,
+    DeviceChoice,
+    choose_device,
+    npu_facts,
+    on_cpu,
+    release_npu,
+    take_npu_failure,
+)
 from appliance.engine.embedder import TextEmbedder
 from appliance.engine.embedding import Kind
 from appliance.engine.work import Answer
-from appliance.errors import ApplianceError, EngineError, EngineStoppedError, ModelMissingError
+from appliance.errors import (
+    ApplianceError,
+    DeviceLostError,
+    EngineError,
+    EngineStoppedError,
+    Fact,
+    ModelMissingError,
+)
 from appliance.units import Bytes, Tokens
 
 _log = logging.getLogger(__name__)
@@ -37,6 +59,9 @@ _log = logging.getLogger(__name__)
 _IDLE_WAKE_S = 1.0
 # While somebody chats, ingestion gets one batch after this many times the batch's own duration.
 _INGEST_REST = 10.0
+# An NPU that fails again so soon after it was restarted is left to the CPU for a while.
+_STRIKE_WINDOW_S = 600.0
+_MOST_RETRY_S = 6 * 3600.0
 
 State = Literal["loading", "ready", "failed", "stopped"]
 
@@ -59,6 +84,7 @@ class LlamaEngine:
         embed_batch: tokens in one embedding batch, and most tokens of one text.
         device: ``auto``, ``cpu`` or ``cann``.
         plugin_path: the NPU plugin's library, None when none is installed.
+        device_settings: how the NPU is used.
         step_s: seconds a step may take while answers are streaming.
         model_problem: why there is no ``model_path``; shown by ``status`` and raised on use.
         embedder_problem: the same for ``embedder_path``.
@@ -77,6 +103,7 @@ class LlamaEngine:
         embed_batch: int = 512,
         device: DeviceChoice = "auto",
         plugin_path: Path | None = None,
+        device_settings: DeviceConfig | None = None,
         step_s: float = 0.4,
         model_problem: ApplianceError | None = None,
         embedder_problem: ApplianceError | None = None,
@@ -85,11 +112,21 @@ class LlamaEngine:
         self._n_threads = n_threads or len(os.sched_getaffinity(0))
         self._device_wanted: DeviceChoice = device
         self._plugin_path = plugin_path
+        self._device_settings = device_settings or DeviceConfig()
         self._lock = threading.Condition()
         self._state: State = "loading"
+        self._model_problem = model_problem
         self._failure: ApplianceError | None = model_problem
         self._is_closing = False
-        self._device = Device("cpu", 0, "CPU", "not chosen yet")
+        self._device = on_cpu("device_pending")
+        self._device_failure: tuple[str, dict[str, Fact]] | None = None
+        self._npu: dict[str, Fact] = {}
+        self._npu_failed_at: float | None = None
+        self._n_npu_failures = 0
+        self._last_npu_failure = ""
+        self._fallen: tuple[str, dict[str, Fact]] | None = None
+        self._retry_at: float | None = None
+        self._retry_s = self._device_settings.retry_s
         self._memory: dict[str, int] = dict.fromkeys(("weights", "kv", "compute", "output"), 0)
         self._n_wakes = 0
         self._ingest_rests_until = 0.0
@@ -183,6 +220,11 @@ class LlamaEngine:
                 embedder=vectors.model.path.stem if vectors.model else None,
                 device=self._device.description,
                 device_reason=self._device.reason,
+                device_facts=dict(self._device.facts),
+                device_failure=self._device_failure,
+                npu=dict(self._npu),
+                n_npu_failures=self._n_npu_failures,
+                last_npu_failure=self._last_npu_failure,
                 n_ctx=answers.n_ctx,
                 n_slots=len(answers.slots),
                 n_running=answers.n_running,
@@ -233,28 +275,76 @@ class LlamaEngine:
         finally:
             self._release()
 
-    def _load(self) -> None:
+    def _load(self, npu_failure: str = "") -> None:
+        """Choose the device and load both models; what the NPU fails goes to the CPU.
+
+        Args:
+            npu_failure: why the NPU is left alone this time; empty when it is not.
+        """
         started = time.monotonic()
+        with self._lock:
+            self._failure = self._model_problem
+            self._memory = dict.fromkeys(self._memory, 0)
+        self._fallen = None
+        device = self._choose(npu_failure)
+        take_npu_failure()
+        self._load_embedder(device)
+        if device.kind == "cann" and self._is_auto and (failed := take_npu_failure()):
+            device = self._fall_back("npu_failed", failed.text)
+            self._vectors.free()
+            release_npu()
+            self._load_embedder(device)
+        if self._failure is None:
+            self._load_model(device)
+        npu = npu_facts() if self._device.kind == "cann" else {}
+        with self._lock:
+            self._npu = npu
+            self._device_failure = self._fallen
+            if not self._is_closing:
+                self._state = "failed" if self._failure is not None else "ready"
+            state = self._state
+        _log.info("engine %s after %.1f s", state, time.monotonic() - started)
+
+    @property
+    def _is_auto(self) -> bool:
+        return self._device_wanted == "auto"
+
+    def _choose(self, npu_failure: str) -> Device:
+        if npu_failure and self._is_auto:
+            return self._fall_back("npu_failed", npu_failure)
         try:
-            device = choose_device(self._device_wanted, self._plugin_path)
+            device = choose_device(self._device_wanted, self._plugin_path, self._device_settings)
         except ApplianceError as error:
             self._fail(error)
-            device = Device("cpu", 0, "none", str(error.facts.get("cause", error.code)))
+            device = replace(on_cpu(error.code, **error.facts), description="none")
         with self._lock:
             self._device = device
+        return device
+
+    def _fall_back(self, reason: str, cause: str, description: str = "CPU") -> Device:
+        """Note that the CPU takes over and when to try the NPU again; returns the CPU."""
+        _log.error("%s: %s", reason, cause)
+        self._schedule_retry()
+        self._fallen = (reason, {"cause": cause})
+        device = replace(on_cpu(reason, cause=cause), description=description)
+        with self._lock:
+            self._device = device
+        return device
+
+    def _schedule_retry(self) -> None:
+        now = time.monotonic()
+        self._npu_failed_at = now
+        if self._retry_s > 0:
+            self._retry_at = now + self._retry_s
+            self._retry_s = min(2 * self._retry_s, _MOST_RETRY_S)
+
+    def _load_embedder(self, device: Device) -> None:
         self._vectors.load(
             n_gpu_layers=device.n_gpu_layers,
             n_threads=self._n_threads,
             progress=lambda _done: not self._is_closing,
             memory=self._memory,
         )
-        if self._failure is None:
-            self._load_model(device)
-        with self._lock:
-            if not self._is_closing:
-                self._state = "failed" if self._failure is not None else "ready"
-            state = self._state
-        _log.info("engine %s after %.1f s", state, time.monotonic() - started)
 
     def _load_model(self, device: Device) -> None:
         try:
@@ -268,8 +358,56 @@ class LlamaEngine:
                 memory=self._memory,
             )
         except ApplianceError as error:
-            if not self._is_closing:
+            if self._is_closing:
+                return
+            failed = take_npu_failure() if device.kind == "cann" else None
+            if failed is None:
                 self._fail(error)
+            elif not self._is_auto:
+                self._schedule_retry()
+                self._fail(EngineError("npu_load_failed", cause=failed.text))
+            elif failed.is_memory:
+                # The NPU is well; what it holds of the embedder may stay there.
+                name = f"CPU, {device.description}"
+                self._load_model(self._fall_back("npu_without_model", failed.text, name))
+            else:
+                cpu = self._fall_back("npu_failed", failed.text)
+                self._vectors.free()
+                release_npu()
+                self._load_embedder(cpu)
+                self._load_model(cpu)
+
+    def _recover(self, error: DeviceLostError) -> None:
+        """The NPU failed in the middle of work: restart it, or leave it alone when it did twice."""
+        now = time.monotonic()
+        before = self._npu_failed_at
+        is_again = before is not None and now - before < _STRIKE_WINDOW_S
+        self._npu_failed_at = now
+        if not is_again:
+            self._retry_s = self._device_settings.retry_s
+        cause = str(error.facts.get("cause", error.code))
+        self._n_npu_failures += 1
+        self._last_npu_failure = cause
+        with self._lock:
+            self._device_failure = ("npu_restarting", {"cause": cause})
+        self._reload(cause if is_again else "")
+
+    def _reload(self, npu_failure: str = "") -> None:
+        """Free everything, give the NPU back, and load again; what waits goes on waiting."""
+        with self._lock:
+            self._state = "loading"
+            self._npu = {}
+        self._retry_at = None
+        self._answers.free()
+        self._vectors.free()
+        release_npu()
+        release_npu()
+        self._load(npu_failure)
+        with self._lock:
+            if self._failure is not None:
+                self._answers.end_all(self._failure, is_failure=True)
+            if self._vectors.failure is not None:
+                self._vectors.end_all(self._vectors.failure)
 
     def _fail(self, error: ApplianceError) -> None:
         """Remember why there is no model."""
@@ -293,12 +431,25 @@ class LlamaEngine:
                 n_answers = answers.n_running + answers.n_waiting
                 if n_answers or len(vectors.queries) or len(vectors.ingests):
                     return True
+                if self._is_retry_due():
+                    return True
                 self._lock.wait(_IDLE_WAKE_S)
             return False
+
+    def _is_retry_due(self) -> bool:
+        return self._retry_at is not None and time.monotonic() >= self._retry_at
 
     def _turn(self) -> None:
         """Do the most urgent thing, then whatever may go along with it."""
         answers, vectors = self._answers, self._vectors
+        if lost := answers.lost or vectors.lost:
+            self._recover(lost)
+            return
+        is_idle = not (answers.n_running or answers.n_waiting or len(vectors.queries))
+        if is_idle and self._is_retry_due():
+            _log.info("trying the NPU again")
+            self._reload()
+            return
         answers.admit()
         is_chatting = answers.n_running > 0
         if len(vectors.queries):
@@ -325,3 +476,4 @@ class LlamaEngine:
             self._vectors.end_all(error)
         self._answers.free()
         self._vectors.free()
+        release_npu()

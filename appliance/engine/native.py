@@ -26,7 +26,12 @@ import numpy.typing as npt
 
 from appliance.engine.base import Sampling
 from appliance.engine.slots import TokenArray
-from appliance.errors import EngineError, EngineStoppedError, ModelRejectedError
+from appliance.errors import (
+    DeviceLostError,
+    EngineError,
+    EngineStoppedError,
+    ModelRejectedError,
+)
 from appliance.units import MIB
 
 _log = logging.getLogger("appliance.engine.llama")
@@ -208,6 +213,7 @@ class Model:
         self._model = C.llama_model_load_from_file(str(path).encode(), params)
         if not self._model:
             raise ModelRejectedError(path=str(path), cause=_cause("llama.cpp could not load it"))
+        self.is_offloaded = n_gpu_layers > 0
         self._vocab = C.llama_model_get_vocab(self._model)
         self.n_vocab = int(C.llama_vocab_n_tokens(self._vocab))
         self.n_ctx_train = int(C.llama_model_n_ctx_train(self._model))
@@ -460,7 +466,8 @@ class Context:
             in the cache.
 
         Raises:
-            EngineError: the computation failed.
+            DeviceLostError: the computation failed on the NPU, which must be reset.
+            EngineError: it failed on the CPU.
         """
         _said.first_error, _said.abort = "", self._abort
         if self._memory:
@@ -470,7 +477,8 @@ class Context:
         _said.abort = None
         if status in (DECODED, NO_KV_ROOM, ABORTED):
             return int(status)
-        raise EngineError(cause=_cause(f"decoding failed with status {status}"))
+        error = DeviceLostError if self.model.is_offloaded else EngineError
+        raise error(cause=_cause(f"decoding failed with status {status}"))
 
     def pooled(self, seq_id: int) -> npt.NDArray[np.float32]:
         """Return a copy of the pooled embedding of a sequence of the last batch: (n_embd,)."""

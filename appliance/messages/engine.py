@@ -31,10 +31,11 @@ SENTENCES: dict[str, Sentence] = {
         "请缩短内容，或调大 “engine.n_ctx”。",
     ),
     "device_lost": Sentence(
-        "The accelerator stopped answering: {cause}.",
-        "加速器停止响应：{cause}。",
-        "The box goes on without it; restart the daemon to try it again.",
-        "系统会在没有加速器的情况下继续运行；重启服务可再次尝试。",
+        "The NPU failed during the answer: {cause}.",
+        "NPU 在回答过程中出错：{cause}。",
+        "Ask again in a moment: the box restarts the NPU or goes on with the CPU; "
+        "'appliance status' says which.",
+        "请稍后重试：系统会重启 NPU 或改用 CPU；运行 “appliance status” 可查看当前状态。",
     ),
     "queue_full": Sentence(
         "{n_waiting} questions are already waiting.",
@@ -78,11 +79,93 @@ SENTENCES: dict[str, Sentence] = {
         "Leave it out of the request.",
         "请从请求中去掉该项。",
     ),
-    "device_unavailable": Sentence(
-        "The device '{device}' was demanded but cannot be used: {cause}.",
-        "指定的设备 “{device}” 无法使用：{cause}。",
-        "Set 'engine.device' to auto or cpu, or run 'appliance status' to see what was found.",
-        "请将 “engine.device” 设为 auto 或 cpu，或运行 “appliance status” 查看检测结果。",
+    "device_pending": Sentence(
+        "The device is not chosen yet.",
+        "尚未选择运行设备。",
+    ),
+    "device_configured": Sentence(
+        "The configuration says CPU.",
+        "配置指定使用 CPU。",
+        "Set 'engine.device' to auto to use an NPU.",
+        "如需使用 NPU，请将 “engine.device” 设为 auto。",
+    ),
+    "plugin_missing": Sentence(
+        "No NPU plugin is installed.",
+        "未安装 NPU 插件。",
+        "Nothing is wrong without an NPU; with one, run 'make native' or set 'engine.plugin'.",
+        "请运行 “make native”，或在 “engine.plugin” 中指定插件文件；没有 NPU 时无需处理。",
+    ),
+    "plugin_absent": Sentence(
+        "The NPU plugin {path} is not there.",
+        "找不到 NPU 插件 {path}。",
+        "Correct 'engine.plugin'.",
+        "请修改 “engine.plugin”。",
+    ),
+    "plugin_refused": Sentence(
+        "The NPU plugin {path} cannot be loaded.",
+        "无法加载 NPU 插件 {path}。",
+        "It must fit this version of llama-cpp-python: run 'make native'. The log says more.",
+        "插件必须与当前版本的 llama-cpp-python 匹配：请运行 “make native”。详情见日志。",
+    ),
+    "plugin_too_old": Sentence(
+        "The NPU plugin has no function {missing}.",
+        "NPU 插件缺少函数 {missing}。",
+        "Build it again with 'make native' and restart the daemon.",
+        "请用 “make native” 重新构建插件，然后重启服务。",
+    ),
+    "npu_absent": Sentence(
+        "No NPU can be used: {cause}.",
+        "没有可用的 NPU：{cause}。",
+        "Check 'npu-smi info' and that no other program holds the NPU, then restart the daemon.",
+        "请检查 “npu-smi info”，确认没有其他程序占用 NPU，然后重启服务。",
+    ),
+    "npu_found": Sentence(
+        "The plugin found an NPU.",
+        "插件检测到 NPU。",
+    ),
+    "npu_failed": Sentence(
+        "The NPU failed and the CPU has taken over: {cause}.",
+        "NPU 出错，已改由 CPU 运行：{cause}。",
+        "The NPU is tried again when the box is idle ('device.retry_s'); answers work meanwhile.",
+        "系统空闲时会再次尝试 NPU（“device.retry_s”）；在此期间可正常提问。",
+    ),
+    "npu_restarting": Sentence(
+        "The NPU failed and is being restarted: {cause}.",
+        "NPU 出错，正在重启：{cause}。",
+        "Search works meanwhile; ask again in a moment.",
+        "在此期间搜索可用；请稍后再提问。",
+    ),
+    "npu_load_failed": Sentence(
+        "The NPU could not load the model: {cause}.",
+        "NPU 无法加载模型：{cause}。",
+        "Choose a smaller model, set 'device.layout: nd', or set 'engine.device' to auto.",
+        "请选择更小的模型、设置 “device.layout: nd”，或将 “engine.device” 设为 auto。",
+    ),
+    "npu_without_model": Sentence(
+        "The answering model runs on the CPU because the NPU could not take it: {cause}.",
+        "NPU 无法加载回答模型，该模型改由 CPU 运行：{cause}。",
+        "Choose a smaller model or set 'device.layout: nd' if memory is short.",
+        "如内存不足，请选择更小的模型，或设置 “device.layout: nd”。",
+    ),
+    "layout_fits": Sentence(
+        "A second copy of the weights was made for faster decoding: {layout_needed_mb} MB with "
+        "reserve, {layout_free_mb} MB were free.",
+        "已为加快解码保存第二份权重：含预留共需 {layout_needed_mb} MB，"
+        "当时空闲 {layout_free_mb} MB。",
+    ),
+    "layout_memory": Sentence(
+        "No second copy of the weights: {layout_needed_mb} MB with reserve would be needed and "
+        "{layout_free_mb} MB were free, so decoding is slower.",
+        "未保存第二份权重：含预留需要 {layout_needed_mb} MB，而空闲只有 {layout_free_mb} MB，"
+        "因此解码较慢。",
+    ),
+    "layout_configured": Sentence(
+        "The configuration says so ('device.layout').",
+        "由配置指定（“device.layout”）。",
+    ),
+    "layout_undecided": Sentence(
+        "Decided when the first answer is computed.",
+        "将在首次计算回答时决定。",
     ),
     "bad_sampling": Sentence(
         "The sampler setting '{field}' is {value}; it must lie between {least} and {most}.",

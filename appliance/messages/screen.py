@@ -42,6 +42,7 @@ LABELS: dict[str, tuple[str, str]] = {
     "row_model": ("Answers with", "回答模型"),
     "row_embedder": ("Searches with", "搜索模型"),
     "row_device": ("Runs on", "运行设备"),
+    "row_layout": ("Weights laid out", "权重布局"),
     "row_memory": ("Memory", "内存"),
     "row_queue": ("Queue", "队列"),
     "row_documents": ("Documents", "文档"),

@@ -544,8 +544,8 @@ def test_demanding_an_npu_that_is_not_there_is_a_clear_failure(
     engine = make_engine(tiny_path, device="cann", plugin_path=tmp_path / "none.so")
 
     assert engine.status().state == "failed"
-    assert engine.status().error == "device_unavailable"
-    assert "none.so" in str(engine.status().error_facts["cause"])
+    assert engine.status().error == "plugin_absent"
+    assert "none.so" in str(engine.status().error_facts["path"])
 
 
 def test_auto_device_falls_back_to_the_cpu_with_the_reason(
@@ -558,7 +558,8 @@ def test_auto_device_falls_back_to_the_cpu_with_the_reason(
 
     assert engine.status().state == "ready"
     assert engine.status().device == "CPU"
-    assert "broken.so" in engine.status().device_reason
+    assert engine.status().device_reason == "plugin_refused"
+    assert "broken.so" in str(engine.status().device_facts["path"])
 
 
 def test_context_is_lowered_to_what_the_model_was_trained_for(

@@ -8,10 +8,11 @@ from importlib import metadata
 from typing import Any
 
 import appliance
-from appliance.core import Core
+from appliance.core import Core, EngineStatus
 from appliance.errors import ApplianceError, EngineStoppedError, Fact
 from appliance.messages import Lang, sentence
 from appliance.system.memory import machine_memory, process_memory
+from appliance.units import MIB
 
 
 def status_of(core: Core, lang: Lang, uptime_s: float) -> dict[str, Any]:
@@ -19,6 +20,8 @@ def status_of(core: Core, lang: Lang, uptime_s: float) -> dict[str, Any]:
     engine = core.engine_status()
     embedding = _embedding(core)
     problems = core.problems()
+    if engine.device_failure is not None:
+        problems.append(engine.device_failure)
     if engine.error is not None:
         problems.append((engine.error, engine.error_facts))
     if embedding.problem is not None:
@@ -40,7 +43,7 @@ def status_of(core: Core, lang: Lang, uptime_s: float) -> dict[str, Any]:
                 "state": embedding.state,
             },
         },
-        "device": {"name": engine.device, "reason": engine.device_reason},
+        "device": _device(engine, lang),
         "memory": _memory(dict(engine.memory)),
         "queue": {
             "running": engine.n_running,
@@ -62,6 +65,29 @@ def status_of(core: Core, lang: Lang, uptime_s: float) -> dict[str, Any]:
         "uptime_s": uptime_s,
         "versions": versions(),
     }
+
+
+def _device(engine: EngineStatus, lang: Lang) -> dict[str, Any]:
+    """Return where the models run and why; with an NPU also how its memory is used."""
+    device: dict[str, Any] = {
+        "name": engine.device,
+        "reason": sentence(engine.device_reason, lang, engine.device_facts).message,
+    }
+    if engine.npu:
+        facts = dict(engine.npu)
+        for name in ("layout_needed", "layout_free"):
+            facts[f"{name}_mb"] = int(facts.get(name) or 0) // MIB
+        why = sentence(f"layout_{facts.get('layout_why') or 'undecided'}", lang, facts)
+        device["layout"] = facts.get("layout")
+        device["layout_reason"] = why.message
+        device["fused"] = facts.get("fused")
+        device["memory"] = {
+            name: facts.get(name) for name in ("used", "peak", "free", "total", "allocations")
+        }
+    if engine.n_npu_failures:
+        device["failures"] = engine.n_npu_failures
+        device["last_failure"] = engine.last_npu_failure
+    return device
 
 
 def versions() -> dict[str, str]:

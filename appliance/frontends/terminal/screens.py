@@ -22,9 +22,12 @@ def status_screen(status: Json, lang: str, url: str) -> str:
     rows = [
         ["row_model", _model(models["generation"], lang)],
         ["row_embedder", _model(models["embedding"], lang)],
-        ["row_device", f"{status['device']['name']} ({status['device']['reason']})"],
+        ["row_device", f"{status['device']['name']}. {status['device']['reason']}"],
         ["row_queue", say("queue_line", lang, **queue)],
     ]
+    if "layout" in status["device"]:
+        layout = f"{status['device']['layout']}. {status['device']['layout_reason']}"
+        rows.insert(3, ["row_layout", layout])
     if speed["prefill_tok_s"] and speed["decode_tok_s"]:
         line = say(
             "speed_line",
