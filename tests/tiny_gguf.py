@@ -32,11 +32,13 @@ def write_tiny_llama(
     architecture: str = "llama",
     template: str | None = TEMPLATE,
     never_ends: bool = True,
+    is_half: bool = False,
 ) -> Path:
     """Write a random model of llama's shape and return its path.
 
     Args:
         never_ends: give the control tokens a logit of 0, which the best of 256 random ones beats.
+        is_half: store the matrices of the layers as F16 instead of F32.
     """
     rng = np.random.default_rng(seed)
     n_head, head_dim = 4, n_embd // 4
@@ -53,7 +55,8 @@ def write_tiny_llama(
     _add_tokenizer(writer, template)
 
     def add(name: str, *shape: int, scale: float = 0.08) -> None:
-        writer.add_tensor(name, (rng.standard_normal(shape) * scale).astype(np.float32))
+        kind = np.float16 if is_half and name.startswith("blk.") else np.float32
+        writer.add_tensor(name, (rng.standard_normal(shape) * scale).astype(kind))
 
     add("token_embd.weight", N_VOCAB, n_embd, scale=1.0)
     output = rng.standard_normal((N_VOCAB, n_embd)).astype(np.float32)

@@ -164,8 +164,8 @@ SENTENCES: dict[str, Sentence] = {
         "由配置指定（“device.layout”）。",
     ),
     "layout_undecided": Sentence(
-        "Decided when the first answer is computed.",
-        "将在首次计算回答时决定。",
+        "No weights needed a decision so far.",
+        "目前尚无需要决定布局的权重。",
     ),
     "bad_sampling": Sentence(
         "The sampler setting '{field}' is {value}; it must lie between {least} and {most}.",

@@ -95,6 +95,17 @@ void fatal(const std::string & what) {
 
 void set_error(std::string_view call, int code, std::string_view reason) {
     t_error = std::string(call) + ": " + std::string(reason) + " (" + std::to_string(code) + ")";
+    // The vendor's log: nothing, unless both variables ask for it when the library is opened.
+    static const bool is_logging = [] {
+        const char *level   = std::getenv("ASCEND_GLOBAL_LOG_LEVEL"),
+                   *print   = std::getenv("ASCEND_SLOG_PRINT_TO_STDOUT");
+        constexpr char kOff = '4';
+        return print != nullptr && *print == '1' && level != nullptr && *level != kOff;
+    }();
+    if (is_logging) {
+        std::printf("[ERROR] ACL(%d,acl-sim): %s\n", int(getpid()), t_error.c_str());
+        std::fflush(stdout);
+    }
 }
 
 const char * recent_error() {

@@ -67,6 +67,13 @@ def status_of(core: Core, lang: Lang, uptime_s: float) -> dict[str, Any]:
     }
 
 
+_LAYOUT_REASONS = {
+    "fits": "layout_fits",
+    "memory": "layout_memory",
+    "configured": "layout_configured",
+}
+
+
 def _device(engine: EngineStatus, lang: Lang) -> dict[str, Any]:
     """Return where the models run and why; with an NPU also how its memory is used."""
     device: dict[str, Any] = {
@@ -77,9 +84,9 @@ def _device(engine: EngineStatus, lang: Lang) -> dict[str, Any]:
         facts = dict(engine.npu)
         for name in ("layout_needed", "layout_free"):
             facts[f"{name}_mb"] = int(facts.get(name) or 0) // MIB
-        why = sentence(f"layout_{facts.get('layout_why') or 'undecided'}", lang, facts)
+        code = _LAYOUT_REASONS.get(str(facts.get("layout_why")), "layout_undecided")
         device["layout"] = facts.get("layout")
-        device["layout_reason"] = why.message
+        device["layout_reason"] = sentence(code, lang, facts).message
         device["fused"] = facts.get("fused")
         device["memory"] = {
             name: facts.get(name) for name in ("used", "peak", "free", "total", "allocations")
