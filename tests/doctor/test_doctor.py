@@ -29,8 +29,13 @@ OK_MOUNT = "31 1 179:2 / / rw,noatime shared:1 - ext4 /dev/mmcblk0p2 rw,errors=r
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """A small board where nothing is wrong; tests break one thing each."""
+    # A source tree may hold a built plugin, which this board must not find.
+    monkeypatch.setattr(
+        "appliance.doctor.npu.plugin_path",
+        lambda config: Path(config.engine.plugin) if config.engine.plugin else None,
+    )
     root = tmp_path / "root"
     data = tmp_path / "data"
     (data / "inbox").mkdir(parents=True)

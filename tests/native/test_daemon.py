@@ -350,6 +350,7 @@ def test_npu_is_tried_again_when_idle_and_taken_once_the_fault_is_gone(npu_box: 
         stop_cleanly(box)
 
 
+@pytest.mark.slow
 def test_out_of_memory_at_any_allocation_of_the_load_leaves_a_box_that_answers(
     npu_box: NpuBox,
 ) -> None:
@@ -363,12 +364,12 @@ def test_out_of_memory_at_any_allocation_of_the_load_leaves_a_box_that_answers(
             problems = status(box)["problems"]
             assert_search_works(box)
             said = completion(box)  # answered by the CPU, unless the NPU is just being tried again
-            assert "choices" in said or said["error"]["code"] == "engine_stopped"
+            assert "choices" in said or said["error"]["code"] in ("engine_stopped", "device_lost")
             # The fault is gone: the NPU has both models in the end.
             until(box, lambda found: is_settled(found) and not found["problems"])
             assert is_on_npu(box)
             assert answer(box)
-            fell = "npu_failed" in box.log() or "npu_without_model" in box.log()
+            fell = "bytes needed" in box.log()
             stop_cleanly(box)
         if not fell:
             break
