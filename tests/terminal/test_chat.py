@@ -152,7 +152,7 @@ def test_error_of_the_daemon_is_one_sentence_and_the_chat_goes_on(inside: Inside
 
     said = transcript(inside, "图书馆周末几点关门？\n/retry\n")
 
-    assert "加速器停止响应：test。" in said
+    assert "NPU 在回答过程中出错：test。" in said
     assert "五点[1]。" in said
 
 
