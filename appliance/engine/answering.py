@@ -13,11 +13,11 @@ and is never held during a native computation.
 from __future__ import annotations
 
 import logging
-import math
+import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,11 +26,12 @@ from appliance.engine.base import (
     Feature,
     Finished,
     FinishReason,
+    GenerationEvent,
     GenerationRequest,
     Message,
     Prefilled,
     QueueUpdate,
-    Sampling,
+    Reasoning,
     Token,
     Usage,
 )
@@ -46,9 +47,11 @@ from appliance.engine.native import (
     sizes_of,
 )
 from appliance.engine.pace import Rate, chunk_tokens
+from appliance.engine.requests import demand_sane, grammar_source, token_logprob
 from appliance.engine.slots import Slot, TokenArray, choose_slot
 from appliance.engine.template import ChatTemplate
 from appliance.engine.textstream import TextStream
+from appliance.engine.thinking import CLOSE, OPEN, ThoughtSplitter
 from appliance.engine.waiting import WaitingRoom
 from appliance.engine.work import Clock, Work
 from appliance.errors import (
@@ -65,6 +68,7 @@ from appliance.units import Tokens
 _log = logging.getLogger(__name__)
 
 _LEAST_CHUNK = 32
+_END_OF_THOUGHT = f"\n{CLOSE}\n\n"
 _FIRST_GUESS_S = 10.0
 
 
@@ -142,8 +146,10 @@ class Answering:
         """What the chat template can do."""
         return self._template.features if self._template is not None else frozenset()
 
-    def chat_tokens(self, messages: Sequence[Message], *, tools: str | None = None) -> TokenArray:
-        """Return the tokens of a conversation, ready to be answered.
+    def chat_prompt(
+        self, messages: Sequence[Message], *, tools: str | None = None, thinking: bool = False
+    ) -> str:
+        """Return the text of a conversation, ready to be answered.
 
         Raises:
             EngineError: the model has no chat template, or it refuses these messages or tools.
@@ -153,21 +159,31 @@ class Answering:
             raise EngineError("chat_template_missing", model=model.path.stem)
         if tools is not None and "tools" not in self._template.features:
             raise EngineError("tools_unsupported", model=model.path.stem)
-        return model.prompt_tokens(self._template.render(messages, tools=tools))
+        prompt = self._template.render(messages, tools=tools, thinking=thinking)
+        if not thinking and prompt.rstrip().endswith(OPEN):
+            # A template without the switch, of a model that always thinks.
+            prompt += _END_OF_THOUGHT
+        return prompt
 
-    def accept(self, request: GenerationRequest) -> Work:
-        """Return the work for a request that can be served.
+    def chat_tokens(self, messages: Sequence[Message]) -> TokenArray:
+        """Return the tokens of ``chat_prompt``."""
+        return self.opened().prompt_tokens(self.chat_prompt(messages))
+
+    def accept(self, request: GenerationRequest) -> list[Work]:
+        """Return the work for a request that can be served, one for each of its answers.
 
         Raises:
             ContextOverflowError: prompt and answer do not fit.
-            EngineError: the prompt is empty or a sampler setting makes no sense.
+            EngineError: the prompt is empty or a setting makes no sense.
         """
-        _demand_supported(request)
-        _demand_sane(request.sampling)
+        model = self.opened()
+        demand_sane(request, model.n_vocab)
+        thinks = request.thinking and request.thinking_budget != 0
         if request.prompt is not None:
-            prompt = self.opened().prompt_tokens(request.prompt)
+            text = request.prompt
         else:
-            prompt = self.chat_tokens(request.messages, tools=request.tools)
+            text = self.chat_prompt(request.messages, tools=request.tools, thinking=thinks)
+        prompt = model.prompt_tokens(text)
         if len(prompt) == 0:
             raise EngineError("empty_prompt")
         n_reserved = 1 if request.max_tokens is None else max(request.max_tokens, 1)
@@ -178,14 +194,29 @@ class Answering:
         n_most = self.n_ctx - len(prompt)
         if request.max_tokens is not None:
             n_most = min(n_most, max(request.max_tokens, 0))
-        return Work(
-            request=request,
-            prompt=prompt,
-            n_prompt=len(prompt),
-            n_most=n_most,
-            clock=Clock(accepted=time.monotonic()),
-            stream=TextStream(request.stop),
-        )
+        is_thinking = text.rstrip().endswith(OPEN)
+        splits = request.prompt is None and "thinking" in self.features
+        source = grammar_source(request)
+        clock = Clock(accepted=time.monotonic())
+        events: queue.SimpleQueue[GenerationEvent | ApplianceError] = queue.SimpleQueue()
+        works = [
+            Work(
+                request=request,
+                prompt=prompt,
+                n_prompt=len(prompt),
+                n_most=n_most,
+                clock=replace(clock),
+                stream=TextStream(
+                    request.stop, ThoughtSplitter(is_thinking=is_thinking) if splits else None
+                ),
+                events=events,
+                index=index,
+                grammar=model.grammar(source) if source is not None else None,
+            )
+            for index in range(request.n)
+        ]
+        works[0].followers = works[1:]
+        return works
 
     def enqueue(self, work: Work) -> None:
         """Put accepted work into the queue; the lock is held.
@@ -212,6 +243,8 @@ class Answering:
                 self._announce_positions()
             elif work in self._in_step:
                 self.abort.set()
+            elif work.index and all(slot.work is not work for slot in self.slots):
+                self._finish(work, FinishReason.CANCELLED)  # its prompt is still being read
             self._lock.notify_all()
 
     def stop(self) -> None:
@@ -227,7 +260,7 @@ class Answering:
     def _announce_positions(self) -> None:
         """Tell every waiting answer its place if it changed; the lock is held."""
         for position, work in enumerate(self._waiting.ordered(), start=1):
-            if work.position != position:
+            if work.position != position and work.index == 0:
                 work.position = position
                 work.events.put(QueueUpdate(position, self._wait_s(position)))
 
@@ -345,7 +378,12 @@ class Answering:
             context.remove(slot.seq_id, 0)
             kept = kept[:0]
         self._n_turns += 1
-        work.sampler = Sampler(self.model, work.request.sampling, work.prompt, n_ctx=self.n_ctx)
+        sampling = work.request.sampling
+        if sampling.seed is not None:
+            sampling = replace(sampling, seed=sampling.seed + work.index)
+        work.sampler = Sampler(
+            self.model, sampling, work.prompt, n_ctx=self.n_ctx, grammar=work.grammar
+        )
         work.n_cached = work.n_read = len(kept)
         work.clock.started = time.monotonic()
         with self._lock:
@@ -436,28 +474,66 @@ class Answering:
                     continue
                 work.clock.prefilled = time.monotonic()
                 self._say_prefilled(work)
+                self._call_followers(work)
             if work.n_most == 0:
                 self._end(part.slot, FinishReason.LENGTH)
             else:
                 self._sample(part)
 
+    def _next_token(self, work: Work, context: Context, row: int) -> int | None:
+        """Return the token that comes next; None when the answer could not go on and has ended."""
+        assert work.sampler is not None  # noqa: S101 (a running answer has one)
+        if work.forced:
+            token = work.forced.pop(0)
+            work.sampler.accept(token)
+            return token
+        try:
+            return work.sampler.sample(context, row, is_free=work.stream.is_thinking)
+        except EngineError as error:
+            with self._lock:
+                slot = next(slot for slot in self.slots if slot.work is work)
+                slot.work = None
+                self._waiting.done(work.client)
+                self._over(work, error)
+            return None
+
     def _say_prefilled(self, work: Work) -> None:
-        work.events.put(Prefilled(Tokens(work.n_read), Tokens(len(work.prompt))))
+        if work.index == 0:
+            work.events.put(Prefilled(Tokens(work.n_read), Tokens(len(work.prompt))))
+
+    def _call_followers(self, work: Work) -> None:
+        """The prompt is in the cache: let the other answers to it start from there."""
+        if not work.followers:
+            return
+        with self._lock:
+            followers, work.followers = work.followers, []
+            for follower in followers:
+                if not follower.is_over:
+                    priority = int(work.request.priority)
+                    self._waiting.add(follower, priority, work.client, is_follower=True)
 
     def _sample(self, part: Part) -> None:
         """Choose the next token of an answer and show what can be shown."""
         work, context, model = part.work, self.context, self.model
-        assert work.sampler is not None  # noqa: S101 (a running answer has one)
         assert context is not None  # noqa: S101 (a step has one)
         assert model is not None  # noqa: S101 (a context has one)
-        token = work.sampler.sample(context, part.output_row)
-        if model.ends_answer(token):
+        if work.request.top_logprobs is not None:
+            logits = context.logits(part.output_row)
+        token = self._next_token(work, context, part.output_row)
+        if token is None:
+            return
+        if model.ends_answer(token) and not work.request.ignore_eos:
             self._end(part.slot, FinishReason.STOP)
             return
+        if work.request.top_logprobs is not None and not work.stream.is_thinking:
+            found = token_logprob(model, logits, token, work.request.top_logprobs)
+            work.logprobs.append(found)
         work.n_out += 1
+        work.n_reasoning += work.stream.is_thinking
         with self._lock:
             self.n_decoded += 1
         self._show(work, work.stream.feed(model.piece(token)))
+        self._mind_budget(work, model)
         if work.stream.is_stopped:
             self._end(part.slot, FinishReason.STOP)
         elif work.n_out >= work.n_most:
@@ -465,12 +541,25 @@ class Answering:
         else:
             work.pending = token
 
-    def _show(self, work: Work, text: str) -> None:
-        if not text:
+    def _mind_budget(self, work: Work, model: Model) -> None:
+        """End a thought that has taken as many tokens as it may."""
+        budget = work.request.thinking_budget
+        if budget is None or work.forced or not work.stream.is_thinking:
             return
-        if work.clock.first_text is None:
+        if work.n_reasoning >= budget:
+            closing = model.tokenize(_END_OF_THOUGHT, add_special=False, parse_special=True)
+            work.forced = closing.tolist()
+
+    def _show(self, work: Work, text: str) -> None:
+        thought = work.stream.take_thought()
+        if (text or thought) and work.clock.first_text is None:
             work.clock.first_text = time.monotonic()
-        work.events.put(Token(text))
+        if thought:
+            work.events.put(Reasoning(thought, work.index))
+        if text:
+            new = tuple(work.logprobs[work.n_logprobs_sent :])
+            work.n_logprobs_sent = len(work.logprobs)
+            work.events.put(Token(text, work.index, new))
 
     def _end(self, slot: Slot[Work], reason: FinishReason) -> None:
         with self._lock:
@@ -494,15 +583,36 @@ class Answering:
         """Send the last events and free what the answer owned."""
         if not work.stream.is_stopped:
             self._show(work, work.stream.finish())
-        usage = Usage(Tokens(work.n_prompt), Tokens(work.n_out), Tokens(work.n_cached))
-        timings = work.clock.timings(time.monotonic())
-        self._over(work, Finished(reason, work.stream.text, usage, timings))
+        usage = Usage(
+            Tokens(work.n_prompt),
+            Tokens(work.n_out),
+            Tokens(work.n_cached),
+            Tokens(work.n_reasoning),
+        )
+        last = Finished(
+            reason,
+            work.stream.text,
+            usage,
+            work.clock.timings(time.monotonic()),
+            work.index,
+            work.stream.thought,
+            tuple(work.logprobs),
+        )
+        self._over(work, last)
 
     def _over(self, work: Work, last: Finished | ApplianceError) -> None:
+        """Send the last event; answers that were to follow this one end with it."""
         work.is_over = True
-        if work.sampler is not None:
-            work.sampler.close()
+        work.close()
         work.events.put(last)
+        followers, work.followers = work.followers, []
+        for follower in followers:
+            if follower.is_over:
+                continue
+            if isinstance(last, Finished):
+                self._finish(follower, last.reason)
+            else:
+                self._over(follower, last)
 
     def _drop_cancelled_prefills(self, context: Context) -> None:
         """A step was left early: end the cancelled, put the others' cells back as they were."""
@@ -549,35 +659,3 @@ def _template_of(model: Model) -> ChatTemplate | None:
         eos=model.spelling(model.eos),
         control_tokens=model.control_spellings(),
     )
-
-
-def _demand_supported(request: GenerationRequest) -> None:
-    """Refuse what a request may say but this engine does not do yet."""
-    default = GenerationRequest()
-    later = ("n", "top_logprobs", "grammar", "json_schema", "thinking", "thinking_budget")
-    for name in later:
-        if getattr(request, name) != getattr(default, name):
-            raise EngineError("not_supported", field=name)
-
-
-def _demand_sane(sampling: Sampling) -> None:
-    """Refuse settings that llama.cpp would answer with an assertion, which ends the process."""
-    limits = {
-        "temperature": (0.0, 100.0),
-        "top_p": (0.0, 1.0),
-        "min_p": (0.0, 1.0),
-        "top_k": (0, 1 << 20),
-        "repeat_penalty": (0.01, 100.0),
-        "presence_penalty": (-1e9, 1e9),
-        "frequency_penalty": (-1e9, 1e9),
-        "typical_p": (0.0, 1.0),
-        "penalty_last_n": (-1, 1 << 20),
-        "dry_multiplier": (0.0, 100.0),
-        "dry_base": (1.0, 100.0),
-        "dry_allowed_length": (0, 1 << 20),
-        "dry_penalty_last_n": (-1, 1 << 20),
-    }
-    for name, (least, most) in limits.items():
-        value = getattr(sampling, name)
-        if not math.isfinite(value) or not least <= value <= most:
-            raise EngineError("bad_sampling", field=name, value=str(value), least=least, most=most)

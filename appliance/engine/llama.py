@@ -182,11 +182,16 @@ class LlamaEngine:
     def generate(self, request: GenerationRequest) -> Answer:
         """Queue a request; see ``appliance.engine.base.Engine.generate``."""
         self._demand_ready()
-        work = self._answers.accept(request)
-        with self._lock:
-            self._demand_ready()
-            self._answers.enqueue(work)
-        return Answer(work, self._answers.cancel)
+        works = self._answers.accept(request)
+        try:
+            with self._lock:
+                self._demand_ready()
+                self._answers.enqueue(works[0])
+        except EngineError:
+            for work in works:
+                work.close()
+            raise
+        return Answer(works, self._answers.cancel)
 
     def count_tokens(self, messages: Sequence[Message]) -> Tokens:
         """Tokens of the rendered chat prompt, generation header included."""

@@ -1,8 +1,9 @@
 """Turn token bytes into text that may be shown at once: whole code points, no stop string.
 
-Two things may not leak while an answer streams: half of a character, whose bytes can be spread
-over several tokens, and the beginning of a stop string that the next token completes. Both are
-held back here until it is certain what they are. The shown pieces joined are always the answer.
+Three things may not leak while an answer streams: half of a character, whose bytes can be spread
+over several tokens, the tags around a thought, and the beginning of a stop string that the next
+token completes. All are held back until it is certain what they are. The shown pieces joined are
+always the answer.
 """
 
 from __future__ import annotations
@@ -10,21 +11,28 @@ from __future__ import annotations
 import codecs
 from collections.abc import Sequence
 
+from appliance.engine.thinking import ThoughtSplitter
+
 
 class TextStream:
     """Bytes in, showable text out; stops at the first stop string.
 
     Args:
         stops: texts that end the answer; none of their characters is ever shown.
+        thoughts: what tells thoughts apart, for a model that has any; stops are not looked for in
+            them.
 
     Invalid bytes become U+FFFD, as soon as they are certain to be invalid, or at the end.
     """
 
-    def __init__(self, stops: Sequence[str] = ()) -> None:
+    def __init__(self, stops: Sequence[str] = (), thoughts: ThoughtSplitter | None = None) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._stops = tuple(stop for stop in stops if stop)
         self._held = ""
         self._shown: list[str] = []
+        self._thoughts = thoughts
+        self._thought: list[str] = []
+        self._n_thought_taken = 0
         self.is_stopped = False
 
     @property
@@ -32,13 +40,40 @@ class TextStream:
         """Everything shown so far."""
         return "".join(self._shown)
 
+    @property
+    def thought(self) -> str:
+        """Everything thought so far."""
+        return "".join(self._thought)
+
+    @property
+    def is_thinking(self) -> bool:
+        """Whether the next text belongs to a thought."""
+        return self._thoughts is not None and self._thoughts.is_thinking
+
     def feed(self, piece: bytes) -> str:
         """Return what can be shown now; nothing more once ``is_stopped``."""
-        return self._advance(self._decoder.decode(piece), is_end=False)
+        text = self._decoder.decode(piece)
+        if self._thoughts is not None and not self.is_stopped:
+            text = self._said(*self._thoughts.feed(text))
+        return self._advance(text, is_end=False)
 
     def finish(self) -> str:
         """Return what was held back; the answer is over."""
-        return self._advance(self._decoder.decode(b"", final=True), is_end=True)
+        text = self._decoder.decode(b"", final=True)
+        if self._thoughts is not None and not self.is_stopped:
+            text = self._said(*self._thoughts.feed(text)) + self._said(*self._thoughts.finish())
+        return self._advance(text, is_end=True)
+
+    def take_thought(self) -> str:
+        """Return what was thought since the last call."""
+        new = self._thought[self._n_thought_taken :]
+        self._n_thought_taken = len(self._thought)
+        return "".join(new)
+
+    def _said(self, said: str, thought: str) -> str:
+        if thought:
+            self._thought.append(thought)
+        return said
 
     def _advance(self, text: str, *, is_end: bool) -> str:
         if self.is_stopped:

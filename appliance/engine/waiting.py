@@ -18,6 +18,7 @@ class _Entry(Generic[T]):
     priority: int
     client: str
     number: int
+    is_follower: bool
 
 
 class WaitingRoom(Generic[T]):
@@ -37,11 +38,18 @@ class WaitingRoom(Generic[T]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, item: T, priority: int, client: str) -> None:
-        """Put ``item`` in; the caller checked the bound."""
+    def add(self, item: T, priority: int, client: str, *, is_follower: bool = False) -> None:
+        """Put ``item`` in; the caller checked the bound.
+
+        Args:
+            item: what waits.
+            priority: lower goes first.
+            client: whose it is.
+            is_follower: it continues something that was served already, and goes before others.
+        """
         self._number += 1
         name = client or f"\0{self._number}"
-        self._entries.append(_Entry(item, priority, name, self._number))
+        self._entries.append(_Entry(item, priority, name, self._number, is_follower))
 
     def remove(self, item: T) -> bool:
         """Take ``item`` out wherever it stands; False when it is not here."""
@@ -75,8 +83,8 @@ class WaitingRoom(Generic[T]):
             order.append(entry.item)
         return order
 
-    def _key(self, entry: _Entry[T], served: Counter[str]) -> tuple[int, int, int]:
-        return (entry.priority, served[entry.client], entry.number)
+    def _key(self, entry: _Entry[T], served: Counter[str]) -> tuple[int, bool, int, int]:
+        return (entry.priority, not entry.is_follower, served[entry.client], entry.number)
 
     def _forget(self, client: str) -> None:
         if self._running[client] <= 0 and not any(e.client == client for e in self._entries):

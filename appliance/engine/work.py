@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from appliance.engine.base import Finished, GenerationEvent, GenerationRequest, Timings
-from appliance.engine.native import Sampler
+from appliance.engine.base import (
+    Finished,
+    GenerationEvent,
+    GenerationRequest,
+    Timings,
+    TokenLogprob,
+)
+from appliance.engine.native import Grammar, Sampler
 from appliance.engine.slots import TokenArray
 from appliance.engine.textstream import TextStream
 from appliance.errors import ApplianceError
@@ -39,8 +45,10 @@ class Clock:
 class Work:
     """One answer: what was asked, how far it is, where its events go.
 
-    ``events`` has no bound of its own: an answer puts at most one event per token into it and is
-    itself bounded by the context.
+    ``events`` has no bound of its own: an answer puts at most two events per token into it and is
+    itself bounded by the context. ``followers`` are further answers to the same prompt (they share
+    ``events``); they join the queue when the prompt has been read. ``forced`` tokens come next,
+    whatever the model would say.
     """
 
     request: GenerationRequest
@@ -49,9 +57,10 @@ class Work:
     n_most: int
     clock: Clock
     stream: TextStream
-    events: queue.SimpleQueue[GenerationEvent | ApplianceError] = field(
-        default_factory=queue.SimpleQueue
-    )
+    events: queue.SimpleQueue[GenerationEvent | ApplianceError]
+    index: int = 0
+    grammar: Grammar | None = None
+    followers: list[Work] = field(default_factory=list)
     is_cancelled: bool = False
     is_over: bool = False
     client: str = ""
@@ -60,36 +69,48 @@ class Work:
     n_cached: int = 0
     n_read: int = 0
     n_out: int = 0
+    n_reasoning: int = 0
     pending: int = -1
+    forced: list[int] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    n_logprobs_sent: int = 0
 
     @property
     def is_prefilling(self) -> bool:
         """Whether prompt tokens are left to read."""
         return self.n_read < len(self.prompt)
 
+    def close(self) -> None:
+        """Free what is native; idempotent."""
+        if self.sampler is not None:
+            self.sampler.close()
+        if self.grammar is not None:
+            self.grammar.close()
+
 
 class Answer:
-    """The caller's end of a ``Work``; see ``appliance.engine.base.Generation``."""
+    """The caller's end of the ``Work`` of one request; see ``appliance.engine.base.Generation``."""
 
-    def __init__(self, work: Work, cancel: Callable[[Work], None]) -> None:
-        self._work = work
+    def __init__(self, works: Sequence[Work], cancel: Callable[[Work], None]) -> None:
+        self._works = works
         self._cancel = cancel
 
     def __iter__(self) -> Iterator[GenerationEvent]:
-        """Yield events until ``Finished``; a caller that stops iterating cancels the answer."""
-        is_over = False
+        """Yield events until the last ``Finished``; a caller that goes away cancels."""
+        n_open = len(self._works)
         try:
-            while not is_over:
-                event = self._work.events.get()
+            while n_open:
+                event = self._works[0].events.get()
                 if isinstance(event, ApplianceError):
-                    is_over = True
                     raise event
-                is_over = isinstance(event, Finished)
+                if isinstance(event, Finished):
+                    n_open -= 1
                 yield event
         finally:
-            if not is_over:
+            if n_open:
                 self.cancel()
 
     def cancel(self) -> None:
         """Stop within one step, at whatever stage; idempotent."""
-        self._cancel(self._work)
+        for work in self._works:
+            self._cancel(work)

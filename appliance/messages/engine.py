@@ -73,11 +73,23 @@ SENTENCES: dict[str, Sentence] = {
         "Leave the tools out, or choose a model that has it (Qwen has).",
         "请去掉 tools，或选择支持的模型（如 Qwen）。",
     ),
-    "not_supported": Sentence(
-        "This engine cannot do what '{field}' asks for.",
-        "此引擎不支持 “{field}” 的要求。",
-        "Leave it out of the request.",
-        "请从请求中去掉该项。",
+    "bad_grammar": Sentence(
+        "The grammar cannot be used: {cause}.",
+        "语法无法使用：{cause}。",
+        "Write it as GBNF with a rule named 'root' and no left recursion.",
+        "请使用 GBNF 格式，包含名为 root 的规则，且不要左递归。",
+    ),
+    "bad_schema": Sentence(
+        "The JSON schema cannot be used: {cause}.",
+        "JSON 模式无法使用：{cause}。",
+        "Simplify the schema; references must lie inside it.",
+        "请简化该模式；引用必须位于其内部。",
+    ),
+    "grammar_dead_end": Sentence(
+        "The grammar leaves no way to go on that this model can write.",
+        "按照该语法，此模型已无法继续生成。",
+        "Allow more characters in the grammar, or take away the bias against tokens it needs.",
+        "请在语法中允许更多字符，或去掉对所需词元的抑制。",
     ),
     "device_pending": Sentence(
         "The device is not chosen yet.",

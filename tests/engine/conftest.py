@@ -35,8 +35,8 @@ def shown(events: list[GenerationEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, Token))
 
 
-def raw(prompt: str, n: int = 16, **more: Any) -> GenerationRequest:  # noqa: ANN401
-    return GenerationRequest(prompt=prompt, max_tokens=n, sampling=GREEDY, **more)
+def raw(prompt: str, n_tokens: int = 16, **more: Any) -> GenerationRequest:  # noqa: ANN401
+    return GenerationRequest(prompt=prompt, max_tokens=n_tokens, sampling=GREEDY, **more)
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +57,9 @@ def make_engine() -> Iterator[MakeEngine]:
     made: list[LlamaEngine] = []
 
     def make(model: Path | None, embedder: Path | None = None, **settings: Any) -> LlamaEngine:  # noqa: ANN401
-        engine = LlamaEngine(model, embedder, **{"n_ctx": 1024, "device": "cpu", **settings})
+        engine = LlamaEngine(
+            model, embedder, **{"n_ctx": 1024, "n_threads": 1, "device": "cpu", **settings}
+        )
         made.append(engine)
         return wait_ready(engine)
 
@@ -74,6 +76,6 @@ def tiny(make_engine: MakeEngine, tiny_path: Path) -> LlamaEngine:
 @pytest.fixture(scope="session")
 def qwen() -> Iterator[LlamaEngine]:
     """The two starters that the product uses together; shared, so tests compare differences."""
-    engine = LlamaEngine(starter(QWEN), starter(E5), n_ctx=2048, device="cpu")
+    engine = LlamaEngine(starter(QWEN), starter(E5), n_ctx=2048, n_threads=1, device="cpu")
     yield wait_ready(engine, 300)
     engine.close()
