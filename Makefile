@@ -8,7 +8,7 @@ BIN     := $(VENV)/bin
 DEMO    ?= .demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-python lint format models bench-retrieval bench-answers docs clean
+.PHONY: help demo test test-python lint format models bench-retrieval bench-answers docs dist boot-test install-test clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -42,6 +42,17 @@ bench-retrieval: $(VENV)/.demo-ready models ## recall of the three search arms: 
 
 bench-answers: $(VENV)/.demo-ready models ## answers judged on a question set: SQUAD=file.json
 	$(BIN)/python bench/answers.py --squad $(SQUAD) --max 50
+
+dist: $(VENV)/.test-ready models native ## release archives in dist/; ARCH="x86_64 aarch64"
+	$(BIN)/python assets/setup/dist.py --arch $(or $(ARCH),x86_64 aarch64)
+
+boot-test: $(VENV)/.test-ready ## install the x86_64 archive into a Debian root and boot it (root, slow)
+	sh assets/setup/packages.sh boot
+	$(BIN)/python tests/boot/boot_test.py
+
+install-test: $(VENV)/.test-ready ## install, again, uninstall in Debian 12 and 13 roots (root, slow)
+	sh assets/setup/packages.sh boot
+	$(BIN)/python tests/boot/install_test.py
 
 clean: ## remove what the targets made here (models stay in their cache)
 	rm -rf $(VENV) $(DEMO) build .cache

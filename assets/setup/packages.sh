@@ -1,10 +1,11 @@
 #!/bin/sh
 # Install the Debian packages that a make target needs: says what is missing, then installs it.
 #
-# Usage: packages.sh demo|test|lint
+# Usage: packages.sh demo|test|lint|boot
 #   demo   Python 3.10 or newer with venv, and a C++ compiler (llama-cpp-python is built here)
 #   test   demo, plus what builds the native half and the tools the tests drive
 #   lint   test, plus clang-tidy
+#   boot   test, plus what makes and boots a disk
 set -eu
 
 want=${1:-demo}
@@ -39,6 +40,11 @@ if [ "$want" != demo ]; then
 fi
 if [ "$want" = lint ]; then
     need clang-tidy clang-tidy
+fi
+if [ "$want" = boot ]; then
+    need debootstrap debootstrap
+    need qemu-system-x86_64 qemu-system-x86
+    need mke2fs e2fsprogs
 fi
 
 [ -n "$missing" ] || exit 0
