@@ -40,6 +40,7 @@ from appliance.store import Store
 from appliance.system import files, log, memory
 from appliance.system.clock import Clock
 from appliance.system.notify import Heartbeat, Notifier
+from appliance.system.plan import read_plan
 from appliance.system.starts import Starts, boot_id
 
 _log = logging.getLogger(__name__)
@@ -166,15 +167,21 @@ def make_engine(config: Config) -> Engine:
     generation, generation_problem = _model(models, config.models.generation)
     embedding, embedding_problem = _model(models, config.models.embedding)
     engine = config.engine
+    plan = read_plan(config.data, config.models.generation)
+    device, n_threads = engine.device, engine.n_threads
+    if plan is not None:
+        # The bench of this box decides only what the owner has left open.
+        device = plan.device if device == "auto" and plan.device == "cpu" else device
+        n_threads = n_threads or plan.n_threads
     return LlamaEngine(
         generation,
         embedding,
         n_ctx=engine.n_ctx,
         n_slots=engine.n_slots,
-        n_threads=engine.n_threads or None,
+        n_threads=n_threads or None,
         n_batch=engine.n_batch,
         max_queue=engine.max_queue,
-        device=engine.device,
+        device=device,
         plugin_path=plugin_path(config),
         device_settings=config.device,
         model_problem=generation_problem,

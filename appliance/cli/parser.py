@@ -112,6 +112,21 @@ def _add_main(commands: Commands, shared: argparse.ArgumentParser) -> None:
     status.add_argument("--watch", action="store_true", help="show it again every two seconds")
     _json(status)
 
+    bench = _command(
+        commands,
+        "bench",
+        "measure this box: first token, tokens/s, embedding, search; the box must be stopped",
+        "bench:bench",
+        shared,
+        "appliance bench",
+        "appliance bench --quick --no-keep",
+    )
+    bench.add_argument("--quick", action="store_true", help="leave out the F16 comparison")
+    bench.add_argument(
+        "--no-keep", action="store_true", help="keep the old baseline and the old plan"
+    )
+    _json(bench)
+
     doctor = _command(
         commands,
         "doctor",

@@ -5,6 +5,12 @@ from __future__ import annotations
 from appliance.messages.sentence import Sentence
 
 SENTENCES: dict[str, Sentence] = {
+    "requantise_failed": Sentence(
+        "llama.cpp could not write {path} with {weight_type} weights.",
+        "llama.cpp 无法以 {weight_type} 权重写出 {path}。",
+        "Check that there is space on the disk and that the file is a language model.",
+        "请检查磁盘空间，并确认该文件是语言模型。",
+    ),
     "safe_mode": Sentence(
         "The box runs in safe mode, without a model, because {n_failed} starts in a row broke off.",
         "由于连续 {n_failed} 次启动中断，系统以安全模式运行，未加载模型。",

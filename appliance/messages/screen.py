@@ -153,6 +153,30 @@ LABELS: dict[str, tuple[str, str]] = {
         "Support file: {path} (no documents, questions or keys in it)",
         "支持文件：{path}（不含文档、提问和密钥）",
     ),
+    # bench
+    "bench_measuring": ("measuring: {what}", "测量中：{what}"),
+    "bench_head": ("{model} on {machine}, {date}", "{model}，{machine}，{date}"),
+    "bench_col_device": ("device", "设备"),
+    "bench_col_weights": ("weights", "权重"),
+    "bench_col_threads": ("threads", "线程"),
+    "bench_col_ttft": ("first token", "首字"),
+    "bench_col_prefill": ("reading", "阅读"),
+    "bench_col_decode": ("writing", "书写"),
+    "bench_col_kind": ("figure", "数据"),
+    "bench_measured": ("measured", "实测"),
+    "bench_simulated": ("simulated", "模拟"),
+    "bench_embedding": ("Embedding: {n} passages/s", "生成向量：{n} 段落/秒"),
+    "bench_reading": ("Reading text: {n} pages/s", "读取文本：{n} 页/秒"),
+    "bench_search": ("Keyword search: {n} ms", "关键词搜索：{n} 毫秒"),
+    "bench_plan": (
+        "Fastest here: {device} with {threads} threads; used from the next start on.",
+        "本机最快：{device}，{threads} 线程；下次启动起生效。",
+    ),
+    "bench_slower": (
+        "Slower than the baseline of {date}: {what}, {old} then, {new} now.",
+        "比 {date} 的基线慢：{what}，当时 {old}，现在 {new}。",
+    ),
+    "bench_kept": ("Kept as the baseline in {path}.", "已存为基线：{path}。"),
     # backups
     "backup_done": (
         "{path}: {documents} documents, {passages} passages, {files} files, {size}. Done.",

@@ -95,11 +95,9 @@ def llama_wheel(arch: str, jobs: int) -> Path:
 
 def dependencies(arch: str, target: Path, llama: Path) -> None:
     """Collect the wheels of everything else the program needs, for each Python it may meet."""
-    mine = f"{sys.version_info.major}.{sys.version_info.minor}"
     for python in PYTHONS:
-        options = [f"--platform={name}_{arch}" for name in PLATFORMS]
-        if arch != os.uname().machine or python != mine:
-            options += [f"--platform=linux_{arch}"]
+        # Our own wheel of llama-cpp-python is a plain linux one.
+        options = [f"--platform={name}_{arch}" for name in (*PLATFORMS, "linux")]
         run(
             *(sys.executable, "-m", "pip", "download", "-q", "--only-binary=:all:"),
             *("--implementation=cp", f"--python-version={python}", *options),
