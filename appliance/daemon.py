@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from appliance import config as configuration
 from appliance.config import Config, models_dir, plugin_path
@@ -43,6 +43,9 @@ from appliance.system.notify import Heartbeat, Notifier
 from appliance.system.plan import read_plan
 from appliance.system.starts import Starts, boot_id
 
+if TYPE_CHECKING:
+    from appliance.engine.llama import LlamaEngine
+
 _log = logging.getLogger(__name__)
 
 STOP_DEADLINES_S = {"http": 6.0, "inbox": 3.0, "ingest": 8.0, "engine": 10.0, "store": 5.0}
@@ -50,6 +53,9 @@ STOP_DEADLINES_S = {"http": 6.0, "inbox": 3.0, "ingest": 8.0, "engine": 10.0, "s
 
 _STEADY_S = 20.0
 """A start counts as good once nothing has loaded for this long and the process still lives."""
+
+_LONGEST_LOAD_S = 900.0
+"""Seconds a model may take to load before the watchdog calls it stuck."""
 
 _TICK_S = 1.0
 _NO_WATCHDOG_S = 60.0
@@ -160,9 +166,7 @@ def open_box(
 
 def make_engine(config: Config) -> Engine:
     """Return the engine for the configured models; a missing one is its problem, not ours."""
-    # llama.cpp takes a third of a second to import; a command that fails earlier need not wait.
-    from appliance.engine.llama import LlamaEngine
-
+    engine_class = _engine_class()
     models = ModelStore(models_dir(config))
     generation, generation_problem = _model(models, config.models.generation)
     embedding, embedding_problem = _model(models, config.models.embedding)
@@ -173,7 +177,7 @@ def make_engine(config: Config) -> Engine:
         # The bench of this box decides only what the owner has left open.
         device = plan.device if device == "auto" and plan.device == "cpu" else device
         n_threads = n_threads or plan.n_threads
-    return LlamaEngine(
+    return engine_class(
         generation,
         embedding,
         n_ctx=engine.n_ctx,
@@ -191,10 +195,8 @@ def make_engine(config: Config) -> Engine:
 
 def make_safe_engine(config: Config, n_failed: int) -> Engine:
     """Return an engine without models: what may have crashed is not touched."""
-    from appliance.engine.llama import LlamaEngine
-
     problem = EngineError("safe_mode", n_failed=n_failed)
-    return LlamaEngine(
+    return _engine_class()(
         None,
         None,
         n_ctx=config.engine.n_ctx,
@@ -205,6 +207,16 @@ def make_safe_engine(config: Config, n_failed: int) -> Engine:
         model_problem=problem,
         embedder_problem=problem,
     )
+
+
+def _engine_class() -> type[LlamaEngine]:
+    """Return the engine, whose import loads llama.cpp: a third of a second, if it can be loaded."""
+    try:
+        from appliance.engine.llama import LlamaEngine
+    except (ImportError, OSError, RuntimeError) as error:
+        # llama_cpp raises RuntimeError for a shared library the system's loader refuses.
+        raise EngineError("engine_unloadable", cause=str(error)) from error
+    return LlamaEngine
 
 
 def _model(models: ModelStore, name: str) -> tuple[Path | None, ApplianceError | None]:
@@ -317,6 +329,8 @@ def _serve(
     beat = Heartbeat(notifier.watchdog_s or _NO_WATCHDOG_S)
     steady_at = clock.monotonic() + _STEADY_S
     is_steady = False
+    loading_since: float | None = None
+    n_loading_ticks = 0
     shown, n_looks = "", 0
     while True:
         received = signals.next(_TICK_S)
@@ -330,7 +344,17 @@ def _serve(
             if changed is not None:
                 notifier.reloading()
                 return changed
-        if beat.is_due(box.core.steps(), clock.monotonic()) and notifier.watchdog_s is not None:
+        engine_steps, ingest_steps = box.core.steps()
+        if box.core.engine_status().state == "loading":
+            # A load is one long native call: minutes from a worn card. It counts as progress, but
+            # not for ever.
+            loading_since = loading_since or clock.monotonic()
+            if clock.monotonic() - loading_since < _LONGEST_LOAD_S:
+                n_loading_ticks += 1
+        else:
+            loading_since = None
+        counters = (engine_steps + n_loading_ticks, ingest_steps)
+        if beat.is_due(counters, clock.monotonic()) and notifier.watchdog_s is not None:
             notifier.watchdog()
         if box.core.engine_status().state == "loading":
             steady_at = clock.monotonic() + _STEADY_S

@@ -229,4 +229,5 @@ class Core:
 
     def steps(self) -> tuple[int, int]:
         """Return the progress counters of engine and ingest worker for the watchdog."""
-        return self._engine.steps(), self._ingest.steps()
+        engine = self._engine.steps()
+        return engine, engine if self._ingest.waits_for_engine else self._ingest.steps()

@@ -75,6 +75,10 @@ class Progress:
     waiting_for: str | None
 
 
+_PARSE_GRACE_S = 10.0
+"""Starting and ending the child come on top of its time limit."""
+
+
 class IngestWorker:
     """The thread that reads and embeds. ``poke`` tells it that the store has new work."""
 
@@ -96,6 +100,8 @@ class IngestWorker:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._n_steps = 0
+        self._parse_ends_by = 0.0
+        self._is_embedding = False
         self._current: str | None = None
         self._waiting_for: str | None = None
         self._standing: tuple[str, dict[str, Fact]] | None = None
@@ -132,8 +138,20 @@ class IngestWorker:
         return len(known)
 
     def steps(self) -> int:
-        """A counter that moves while the thread lives and gets on."""
+        """A counter that moves while the thread lives and gets on.
+
+        A parse counts as getting on: the child has a time limit of its own, which may be longer
+        than the service manager's patience. So does waiting for the engine, whose counter tells.
+        """
+        now = self._clock.monotonic()
+        if now < self._parse_ends_by:
+            return self._n_steps + 1 + int(now)
         return self._n_steps
+
+    @property
+    def waits_for_engine(self) -> bool:
+        """Whether the thread stands still because answers come before its passages."""
+        return self._is_embedding
 
     def progress(self) -> Progress:
         """Return a snapshot."""
@@ -277,7 +295,11 @@ class IngestWorker:
         if not file.is_asked_for and self._store.link_existing(file.path, digest, file) is not None:
             return
         name = os.fsdecode(os.path.basename(file.path))  # noqa: PTH119 - bytes
-        document = self._parser.parse(path, name, limits)
+        self._parse_ends_by = self._clock.monotonic() + limits.max_seconds + _PARSE_GRACE_S
+        try:
+            document = self._parser.parse(path, name, limits)
+        finally:
+            self._parse_ends_by = 0.0
         passages = self._chunk(document)
         if self._hash(path, limits)[0] != digest:
             # It changed while it was read; the new content is read as a change of its own.
@@ -352,7 +374,11 @@ class IngestWorker:
             self._store.reset_vectors(embedder_id)
             self._store.set_meta(_REBUILD, "")
             batch = self._store.pending_embeddings(_EMBED_BATCH)
-        vectors = self._vectors([text for _, text in batch])
+        self._is_embedding = True
+        try:
+            vectors = self._vectors([text for _, text in batch])
+        finally:
+            self._is_embedding = False
         self._store.add_vectors(embedder_id, [pid for pid, _ in batch], vectors)
         self._recent.append((self._clock.monotonic(), len(batch)))
         self._on_change()

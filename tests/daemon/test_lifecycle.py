@@ -328,6 +328,65 @@ def test_watchdog_is_not_fed_while_the_engine_stands_still(
     assert heard.count("WATCHDOG=1") <= 1  # the first look has nothing to compare with
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("what", "body"),
+    [
+        (
+            "a long load",
+            """
+            import dataclasses
+            status = engine.status
+            engine.status = lambda: dataclasses.replace(status(), state="loading")
+            engine.steps = lambda: 7
+            """,
+        ),
+        (
+            "a long parse",
+            """
+            from appliance.parsers.process import ParserProcess
+            def parse(*_arguments):
+                time.sleep(30)
+            ParserProcess.parse = parse
+            (data / "inbox").mkdir(parents=True)
+            (data / "inbox" / "slow.txt").write_text("slow")
+            (data / "appliance.yaml").write_text("inbox: {settle_s: 0.0}")
+            """,
+        ),
+        (
+            "embedding that waits for answers",
+            """
+            def embed(*_arguments):
+                time.sleep(30)
+            engine.embed = embed
+            (data / "inbox").mkdir(parents=True)
+            (data / "inbox" / "slow.txt").write_text("slow")
+            (data / "appliance.yaml").write_text("inbox: {settle_s: 0.0}")
+            """,
+        ),
+    ],
+    ids=lambda value: value if " " in value and "\n" not in value else "",
+)
+def test_watchdog_is_fed_during(
+    tmp_path: Path, manager: tuple[str, socket.socket], what: str, body: str
+) -> None:
+    path, sock = manager
+    process = scripted(tmp_path / "box", body, NOTIFY_SOCKET=path, WATCHDOG_USEC="1000000")
+    received(sock, "READY=1")
+
+    time.sleep(6)  # the slow work has begun by now
+    sock.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            sock.recv(4096)
+    sock.settimeout(10.0)
+    heard = [sock.recv(4096).decode() for _ in range(3)]
+    process.kill()
+    process.communicate()
+
+    assert "WATCHDOG=1" in heard, what
+
+
 def test_deadlines_of_all_parts_fit_into_the_units_stop_time() -> None:
     assert sum(daemon.STOP_DEADLINES_S.values()) <= 40
 

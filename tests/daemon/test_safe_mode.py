@@ -60,7 +60,7 @@ def codes(box: Box) -> list[str]:
 
 
 def wait_for_text(box: Box, words: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while not box.client.get("/api/search", {"q": words})["hits"]:
         assert time.monotonic() < deadline
         time.sleep(0.1)
