@@ -320,8 +320,11 @@ starter_models() {
     if [ -d "$root/models" ]; then
         for file in "$root"/models/*.gguf; do
             [ -f "$file" ] || continue
-            as_appliance models import "$file" >/dev/null
+            # As root: the archive may be unpacked where only root may read.
+            APPLIANCE_DATA=$data APPLIANCE_MODELS=$data/models "$venv/bin/appliance" models import \
+                "$file" --name "$(basename "$file" .gguf)" >/dev/null
         done
+        chown -R appliance:appliance "$data/models"
     elif [ -n "$offline" ]; then
         say "  no models beside this script; import one with: appliance models import FILE"
     else

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from pathlib import Path
 
 from appliance.config import CONFIG_NAME, models_dir
@@ -14,6 +15,7 @@ from appliance.store import Store
 from appliance.system.gguf import inspect
 
 UNIT = "appliance.service"
+ENGINE_S = 60.0
 
 
 def config_file(machine: Machine) -> Finding:
@@ -34,6 +36,15 @@ def permissions(machine: Machine) -> Finding:
         path = machine.config.data
         return Finding("folders", "fail", "doctor_folder_unwritable", {"path": str(path)})
     return Finding("folders", "ok", "doctor_folders", {"path": str(machine.config.data)})
+
+
+def engine(machine: Machine) -> Finding:
+    """Can llama.cpp be loaded; tried in a child process."""
+    status, text = machine.run([sys.executable, "-c", "import llama_cpp"], ENGINE_S)
+    if status != 0:
+        cause = (text.strip().splitlines() or [f"status {status}"])[-1][:300]
+        return Finding("engine", "fail", "doctor_engine", {"cause": cause})
+    return Finding("engine", "ok", "doctor_engine_ok")
 
 
 def models(machine: Machine) -> Finding:
@@ -174,5 +185,5 @@ def kiosk(machine: Machine) -> Finding:
     return Finding("kiosk", "ok", "doctor_kiosk")
 
 
-CHECKS = (config_file, permissions, models, store, port, serial_lines, service, kiosk)
+CHECKS = (config_file, permissions, engine, models, store, port, serial_lines, service, kiosk)
 THOROUGH = (digests,)

@@ -347,6 +347,13 @@ SENTENCES: dict[str, Sentence] = {
         "Run: chown -R appliance:appliance {path}",
         "请运行：chown -R appliance:appliance {path}",
     ),
+    "doctor_engine_ok": Sentence("llama.cpp can be loaded.", "llama.cpp 可以加载。"),
+    "doctor_engine": Sentence(
+        "llama.cpp cannot be loaded: {cause}.",
+        "无法加载 llama.cpp：{cause}。",
+        "Install the library it names (libgomp.so.1: apt-get install libgomp1), or install again.",
+        "请安装其指出的库（libgomp.so.1：apt-get install libgomp1），或重新安装。",
+    ),
     "doctor_models": Sentence("Models are here: {names}.", "模型已就绪：{names}。"),
     "doctor_model": Sentence(
         "The model {name} cannot be used ({cause}).",

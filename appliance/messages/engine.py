@@ -11,6 +11,12 @@ SENTENCES: dict[str, Sentence] = {
         "Check that there is space on the disk and that the file is a language model.",
         "请检查磁盘空间，并确认该文件是语言模型。",
     ),
+    "engine_unloadable": Sentence(
+        "llama.cpp cannot be loaded: {cause}.",
+        "无法加载 llama.cpp：{cause}。",
+        "Run 'appliance doctor'; it says which library is missing and how to get it.",
+        "请运行 “appliance doctor”，它会指出缺少的库及解决办法。",
+    ),
     "safe_mode": Sentence(
         "The box runs in safe mode, without a model, because {n_failed} starts in a row broke off.",
         "由于连续 {n_failed} 次启动中断，系统以安全模式运行，未加载模型。",

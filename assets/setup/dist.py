@@ -35,9 +35,10 @@ PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 LLAMA = "llama-cpp-python==0.3.36"
 CMAKE_ARGS = {
     # Any x86-64 of the last ten years; any 64-bit board with a Cortex-A76 or newer, the 310B's too.
-    "x86_64": "-DGGML_NATIVE=OFF -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON"
-    " -DGGML_BMI2=ON",
-    "aarch64": "-DGGML_NATIVE=OFF -DGGML_CPU_ARM_ARCH=armv8.2-a+dotprod+fp16"
+    # Without OpenMP: its library comes with a compiler, which a board need not have.
+    "x86_64": "-DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON"
+    " -DGGML_F16C=ON -DGGML_BMI2=ON",
+    "aarch64": "-DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DGGML_CPU_ARM_ARCH=armv8.2-a+dotprod+fp16"
     f" -DCMAKE_TOOLCHAIN_FILE={ROOT}/native/cmake/aarch64.toolchain.cmake",
 }
 PLATFORMS = (

@@ -62,7 +62,12 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
         models=ModelsConfig(generation=str(model), embedding=str(model), directory=str(models)),
         http=HttpConfig(port=0),
     )
-    return Machine(config, root=root, environ={}, run=lambda _command, _s=10.0: (127, ""))
+    return Machine(config, root=root, environ={}, run=no_command)
+
+
+def no_command(command: Sequence[str], _timeout_s: float = 10.0) -> tuple[int, str]:
+    """A machine with Python and nothing else."""
+    return (0, "") if command[0] == sys.executable else (127, "")
 
 
 def put(root: Path, name: str, text: str) -> None:
@@ -422,6 +427,14 @@ def test_real_trial_of_a_file_that_is_no_plugin(machine: Machine) -> None:
 
 # --------------------------------------------------------------------------------------------------
 # the box
+
+
+def test_engine_that_cannot_be_loaded(machine: Machine) -> None:
+    text = "Traceback\nRuntimeError: libgomp.so.1: cannot open shared object file"
+    found = box.engine(replace(machine, run=saying(1, text)))
+    assert (found.state, found.code) == ("fail", "doctor_engine")
+    assert "libgomp1" in sentence(found.code, "en", found.facts).next_step
+    assert box.engine(replace(machine, run=run_command)).state == "ok"
 
 
 def test_missing_model(machine: Machine) -> None:
