@@ -8,7 +8,7 @@ BIN     := $(VENV)/bin
 DEMO    ?= .demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-python lint format models bench-retrieval bench-answers docs dist boot-test install-test clean
+.PHONY: help demo test test-python lint format models peers bench-retrieval bench-answers docs dist boot-test install-test clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -73,3 +73,15 @@ $(VENV)/.test-ready: pyproject.toml $(VENV)/.demo-ready
 	@touch $@
 
 -include native/native.mk
+
+# llama.cpp's own programs, from the same source and with the same flags as the package: the server
+# that the remote engine is tested against, and what speed is compared with.
+PEERS       := .cache/peers
+PEER_FLAGS  := -DCMAKE_BUILD_TYPE=Release -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
+	-DLLAMA_BUILD_UI=OFF -DLLAMA_BUILD_MTMD=OFF -DLLAMA_CURL=OFF -DLLAMA_BUILD_APP=OFF
+
+peers: $(PEERS)/bin/llama-server $(PEERS)/bin/llama-bench ## build llama-server and llama-bench from the pinned sdist
+
+$(PEERS)/bin/llama-server $(PEERS)/bin/llama-bench &: $(VENV)/.demo-ready $(NATIVE_SDIST)/.unpacked
+	cmake -S $(NATIVE_LLAMA) -B $(PEERS) $(NATIVE_GENERATOR) $(PEER_FLAGS)
+	cmake --build $(PEERS) -j $(NATIVE_JOBS) --target llama-server llama-bench
