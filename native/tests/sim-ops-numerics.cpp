@@ -546,6 +546,69 @@ TEST_CASE(layer_norm_fp16) {
     CHECK_EQ(CALL(board, LayerNorm, tx, shape, nullptr, nullptr, 1e-5, ty, nullptr, nullptr), 0);
 }
 
+TEST_CASE(fused_operators_where_the_board_has_them) {
+    configure(R"({"accepts": ["aclnnRmsNorm", "aclnnSwiGlu", "aclnnGeGluV3", "aclnnLayerNorm"]})");
+    Board board;
+    const int64_t rows = 3, n = 64;
+    std::mt19937 random(5);
+    std::normal_distribution<double> normal(0.0, 2.0);
+    Values x((size_t) (rows * 2 * n)), w((size_t) n);
+    std::generate(x.begin(), x.end(), [&] { return double(float(normal(random))); });
+    std::generate(w.begin(), w.end(), [&] { return double(float(normal(random))); });
+    const Values narrow(x.begin(), x.begin() + rows * n);
+    const Array ax(board, ACL_FLOAT, narrow), aw(board, ACL_FLOAT, w), ay(board, ACL_FLOAT, rows * n),
+        ar(board, ACL_FLOAT, rows), wide(board, ACL_FLOAT, x), half(board, ACL_FLOAT, rows * n),
+        kept(board, ACL_FLOAT, rows * n);
+    const Tensor tx(ax, {rows, n}), tw(aw, {n}), ty(ay, {rows, n}), tr(ar, {rows, 1}),
+        ta(wide, {rows, 2 * n}), tb(half, {rows, n}), tk(kept, {rows, n});
+    const double eps = 1e-6;
+
+    CHECK_EQ(board.call(aclnnRmsNormGetWorkspaceSize, aclnnRmsNorm, (const aclTensor *) tx,
+                        (const aclTensor *) tw, eps, (const aclTensor *) ty, (const aclTensor *) tr),
+             0);
+    const Values normed = ay.download(), rstd = ar.download();
+    for (int64_t i = 0; i < rows; ++i) {
+        double squares = 0;
+        for (int64_t j = 0; j < n; ++j) {
+            squares += narrow[(size_t) (i * n + j)] * narrow[(size_t) (i * n + j)];
+        }
+        const double r = 1.0 / std::sqrt(squares / double(n) + eps);
+        CHECK_NEAR(rstd[(size_t) i], r, 1e-6);
+        for (int64_t j = 0; j < n; ++j) {
+            CHECK_NEAR(normed[(size_t) (i * n + j)], narrow[(size_t) (i * n + j)] * r * w[(size_t) j], 1e-4);
+        }
+    }
+    const Ints shape{n};
+    CHECK_EQ(board.call(aclnnLayerNormGetWorkspaceSize, aclnnLayerNorm, (const aclTensor *) tx,
+                        (const aclIntArray *) shape, (const aclTensor *) nullptr, (const aclTensor *) nullptr,
+                        eps, (aclTensor *) ty, (aclTensor *) nullptr, (aclTensor *) nullptr),
+             0);
+
+    const auto expect_gated = [&](const char * name, bool is_left, const auto & act) {
+        const Values got = half.download();
+        for (int64_t i = 0; i < rows; ++i) {
+            for (int64_t j = 0; j < n; ++j) {
+                const double l = x[(size_t) (i * 2 * n + j)], r = x[(size_t) (i * 2 * n + n + j)];
+                const double want = is_left ? act(l) * r : act(r) * l;
+                if (std::fabs(got[(size_t) (i * n + j)] - want) > 1e-4) {
+                    check::report(__FILE__, __LINE__, std::string(name) + " at " + std::to_string(i * n + j));
+                }
+            }
+        }
+    };
+    CHECK_EQ(board.call(aclnnSwiGluGetWorkspaceSize, aclnnSwiGlu, (const aclTensor *) ta, (int64_t) -1,
+                        (const aclTensor *) tb),
+             0);
+    expect_gated("SwiGlu", true, [](double v) { return v / (1.0 + std::exp(-v)); });
+    for (const bool is_left : {true, false}) {
+        CHECK_EQ(board.call(aclnnGeGluV3GetWorkspaceSize, aclnnGeGluV3, (const aclTensor *) ta, (int64_t) -1,
+                            (int64_t) 0, is_left, (aclTensor *) tb, (aclTensor *) tk),
+                 0);
+        expect_gated("GeGluV3", is_left,
+                     [](double v) { return 0.5 * v * (1.0 + std::erf(v / std::sqrt(2.0))); });
+    }
+}
+
 TEST_CASE(moves_keep_every_bit) {
     Board board;
     Values v(24);
