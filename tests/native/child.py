@@ -215,6 +215,8 @@ def run(job: dict[str, Any], folder: Path, result: dict[str, Any]) -> None:
                 vectors = [session.embed(session.tokenize(text)) for text in action["texts"]]
                 np.save(folder / f"{number}.npy", np.stack(vectors))
                 answer = {"array": f"{number}.npy"}
+            elif verb == "fork":
+                answer = fork(session, action)
             elif verb == "threads":
                 answer = threads(session, job, action)
             else:
@@ -227,6 +229,15 @@ def run(job: dict[str, Any], folder: Path, result: dict[str, Any]) -> None:
             result["memory"] = plugin.text("ggml_backend_cann_memory_json")
         C.llama_backend_free()
         (folder / "log.txt").write_text(log.text, encoding="utf-8")
+
+
+def fork(session: Session, action: dict[str, Any]) -> dict[str, int]:
+    """Use the device in a forked child, which ends like any process; return how it fared."""
+    pid = os.fork()
+    if pid == 0:
+        sys.exit(abs(session.greedy(action["tokens"], 1)["status"]))
+    _, ended = os.waitpid(pid, 0)
+    return {"status": os.waitstatus_to_exitcode(ended)}
 
 
 def threads(session: Session, job: dict[str, Any], action: dict[str, Any]) -> list[Any]:

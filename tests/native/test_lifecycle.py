@@ -47,7 +47,28 @@ def test_exception_in_python_leaves_no_leak(npu: Npu, tiny_models: dict[str, Pat
     assert "acl-sim:" not in run.stderr
     count = calls(run.trace())
     assert count["aclrtMalloc"] == count["aclrtFree"]
-    assert (count["aclInit"], count["aclFinalize"]) == (1, 1)
+    assert (count["aclInit"], count["aclFinalize"], count["aclrtResetDevice"]) == (1, 1, 1)
+
+
+def test_forked_child_cannot_use_the_device_and_leaves_it_to_its_parent(
+    npu: Npu, tiny_models: dict[str, Path]
+) -> None:
+    greedy = {"do": "greedy", "tokens": PROMPT, "n": 6}
+    actions = [
+        {"do": "load"},
+        greedy,
+        {"do": "fork", "tokens": PROMPT},
+        greedy,
+        {"do": "close"},
+    ]
+    job = {"model": str(tiny_models["qwen2-f16"]), "actions": actions, "threads": 1}
+
+    run = npu.run(job, trace=True).must_be_clean()
+
+    assert run.answers[2]["status"] != 0
+    assert run.answers[3]["tokens"] == run.answers[1]["tokens"]
+    count = calls(run.trace())
+    assert (count["aclInit"], count["aclFinalize"], count["aclrtResetDevice"]) == (1, 1, 1)
 
 
 @pytest.mark.parametrize("chip", ["310B4", "310B1"])
