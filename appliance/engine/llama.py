@@ -301,7 +301,8 @@ class LlamaEngine:
             self._load_embedder(device)
         if self._failure is None:
             self._load_model(device)
-        npu = npu_facts() if self._device.kind == "cann" else {}
+        holds_something = self._device.kind == "cann" or self._device.reason == "npu_without_model"
+        npu = npu_facts() if holds_something else {}
         with self._lock:
             self._npu = npu
             self._device_failure = self._fallen

@@ -405,4 +405,5 @@ def test_model_that_does_not_fit_runs_on_the_cpu_and_the_embedder_on_the_npu(
     assert "bytes needed" in found["problems"][0]["message"]
     assert "free" in found["problems"][0]["message"]
     assert found["device"]["name"] == "CPU, Ascend310B4"
+    assert found["device"]["memory"]["used"] > 0
     assert found["models"]["embedding"]["state"] == "ready"
