@@ -76,3 +76,25 @@ def test_printed_configuration_reads_back_as_itself(tmp_path: Path) -> None:
     loaded = config.parse("engine: {n_ctx: 2048}\n", tmp_path)
 
     assert config.parse(config.to_yaml(loaded), tmp_path) == loaded
+
+
+def test_plugin_is_looked_for_in_four_places_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix, source = tmp_path / "venv", tmp_path / "source"
+    monkeypatch.setattr("sys.prefix", str(prefix))
+    monkeypatch.setattr("appliance.config.__file__", str(source / "appliance/config.py"))
+    places = [
+        source / "build/native" / config.PLUGIN_NAME,
+        prefix / "lib/appliance" / config.PLUGIN_NAME,
+        source / "appliance" / config.PLUGIN_NAME,
+    ]
+    assert config.plugin_path(config.Config(data=tmp_path)) is None
+
+    for place in places:  # the least first: each one found hides those before it
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
+        assert config.plugin_path(config.Config(data=tmp_path)) == place.resolve()
+
+    named = config.Config(data=tmp_path, engine=config.EngineConfig(plugin="/opt/mine.so"))
+    assert config.plugin_path(named) == Path("/opt/mine.so")

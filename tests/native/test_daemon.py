@@ -17,7 +17,7 @@ import pytest
 
 from appliance.models.e5 import repack
 from tests.box import Box
-from tests.native.conftest import Npu, calls
+from tests.native.conftest import ROOT, Npu, calls
 from tests.tiny_e5 import write_e5s1
 from tests.tiny_gguf import write_tiny_llama
 
@@ -55,13 +55,13 @@ class NpuBox:
         settings: dict[str, Any] | None = None,
         sim: dict[str, Any] | None = None,
         toolkit: Path | None = None,
-        plugin: Path | None = None,
+        has_plugin_path: bool = True,
     ) -> Box:
-        """Return a box that is not started yet."""
+        """Return a box that is not started yet; ``has_plugin_path`` False leaves it to be found."""
         lines = [
             f"models: {{generation: {self.model}, embedding: {self.embedder}}}",
             f"engine: {{device: {device}, n_ctx: 512, n_slots: 1, n_threads: 1,"
-            f" plugin: {plugin or self.npu.plugin}}}",
+            f" plugin: {self.npu.plugin if has_plugin_path else 'null'}}}",
             f"device: {json.dumps({'timeout_s': 5, **(settings or {})})}",
         ]
         config = {"memory_mb": 4096, "used_mb": 512, "threads": 1, **(sim or {})}
@@ -165,6 +165,15 @@ def test_auto_runs_on_the_npu_and_sigterm_resets_and_finalizes_once(npu_box: Npu
     assert (count["aclInit"], count["aclFinalize"]) == (1, 1)
     assert (count["aclrtSetDevice"], count["aclrtResetDevice"]) == (1, 1)
     assert count["aclrtMalloc"] == count["aclrtFree"]
+
+
+def test_plugin_of_the_build_folder_is_found_without_being_named(npu_box: NpuBox) -> None:
+    if npu_box.npu.plugin.parent != ROOT / "build/native":
+        pytest.skip("NATIVE_BUILD names another build folder")
+    with npu_box.make(has_plugin_path=False) as box:
+        box.wait_model()
+
+        assert is_on_npu(box)
 
 
 def test_cpu_and_npu_give_the_same_answer(npu_box: NpuBox) -> None:
