@@ -57,12 +57,22 @@ def show(arguments: Namespace, output: Output) -> int:
 
 def search(arguments: Namespace, output: Output) -> int:
     """Print the best passages."""
-    query = {"q": arguments.query, "k": arguments.k, "collection": arguments.collection}
+    query = {
+        "q": arguments.query,
+        "k": arguments.k,
+        "collection": arguments.collection,
+        "type": arguments.type,
+        "path": arguments.path,
+        "since": arguments.since,
+        "until": arguments.until,
+    }
     found = connect(arguments, output).get("/api/search", query)
     if output.is_json:
         output.json(found)
     else:
         output.line(screens.hits_screen(found, output.lang))
+        if arguments.explain:
+            output.line(screens.explain_screen(found, output.lang))
     return EXIT_DONE
 
 

@@ -173,10 +173,18 @@ def _add_kb(commands: Commands, shared: argparse.ArgumentParser) -> None:
         shared,
         'appliance kb search "GB/T 7714-2015"',
         "appliance kb search --json -k 3 教案",
+        "appliance kb search jiaoan --type pdf,docx --since 2026-09-01 --explain",
     )
     search.add_argument("query", metavar="QUERY", help="words, codes or a question")
     search.add_argument("-k", type=_count, default=8, metavar="N", help="passages to show (8)")
     search.add_argument("--collection", metavar="C", help="search this folder of the inbox alone")
+    search.add_argument("--type", metavar="T", help="only these formats, e.g. pdf,docx")
+    search.add_argument("--path", metavar="P", help="only paths with this in them, or like 'a/*'")
+    search.add_argument("--since", metavar="DAY", help="only files changed on that day or later")
+    search.add_argument("--until", metavar="DAY", help="only files changed on that day or earlier")
+    search.add_argument(
+        "--explain", action="store_true", help="show terms, weights, and each arm's rank and score"
+    )
     _json(search)
 
     remove = _command(

@@ -37,7 +37,7 @@ from appliance.engine.base import (
     TopLogprob,
     Usage,
 )
-from appliance.store import DocumentRow, FileRow, PassageRow
+from appliance.store import DocumentRow, FileRow, PassageRow, Scope
 
 __all__ = [
     "DOCUMENTS_MODEL",
@@ -72,6 +72,7 @@ __all__ = [
     "Reading",
     "Reasoning",
     "Sampling",
+    "Scope",
     "SearchResult",
     "Token",
     "TokenLogprob",

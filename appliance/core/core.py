@@ -28,7 +28,7 @@ from appliance.errors import (
     NotFoundError,
     StoreFullError,
 )
-from appliance.store import DocumentRow, FileRow, PassageRow, Store
+from appliance.store import EVERYWHERE, DocumentRow, FileRow, PassageRow, Scope, Store
 from appliance.system import files
 from appliance.system.clock import Clock
 
@@ -82,9 +82,16 @@ class Core:
         """Return tokens of ``text`` as the embedder counts them."""
         return self._engine.count_embed_tokens(text)
 
-    def search(self, query: str, *, k: int = 8, collection: str | None = None) -> SearchResult:
+    def search(
+        self,
+        query: str,
+        *,
+        k: int = 8,
+        collection: str | None = None,
+        scope: Scope = EVERYWHERE,
+    ) -> SearchResult:
         """Return passages for a query; works while models load, by keywords alone."""
-        return self._retriever.search(query, k=k, collection=collection)
+        return self._retriever.search(query, k=k, collection=collection, scope=scope)
 
     # Documents
 

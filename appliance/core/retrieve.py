@@ -15,17 +15,28 @@ or one size of index. A code that the query names must stand in the documents.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
+import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from appliance.config import SearchConfig
 from appliance.core.events import RefusalReason
+from appliance.core.spelling import Speller
 from appliance.engine.base import Embedder, Priority
 from appliance.errors import ApplianceError, Fact
-from appliance.store import Background, KeywordHits, PassageRow, Store
+from appliance.store import (
+    EVERYWHERE,
+    Background,
+    KeywordHits,
+    PassageRow,
+    Scope,
+    Store,
+    TermStat,
+)
 from appliance.text.cjk import Code, code_term, codes, index_terms, is_code_term, query_terms
 from appliance.text.lang import is_han
 
@@ -46,6 +57,9 @@ _EVIDENCE_POWER = 2
 _EMPTY_CHARS = frozenset("的了吗呢是在有和与或谁什么几多少怎哪为何个些被把其这那里请问")
 """Characters of questions that no passage needs to hold."""
 
+_SAME = 0.85
+"""Share of common terms from which two passages are one hit."""
+
 _NEIGHBOUR_CHARS = 1200
 """Longest text of a hit grown by its neighbours."""
 
@@ -60,7 +74,10 @@ class ArmRank:
 
 @dataclass(frozen=True)
 class Hit:
-    """A passage, or neighbouring passages joined, with its place and why it was found."""
+    """A passage, or neighbouring passages joined, with its place and why it was found.
+
+    ``also`` are paths of other documents that say nearly the same.
+    """
 
     rank: int
     passage_id: int
@@ -75,6 +92,7 @@ class Hit:
     text: str
     arms: dict[str, ArmRank]
     place: str | None = None
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,6 +107,27 @@ class Relevance:
 
 
 @dataclass(frozen=True)
+class Explanation:
+    """How a query was understood, for ``/why`` and ``kb search --explain``.
+
+    Attributes:
+        read_as: the query after pinyin was read; the query itself when there was none.
+        terms: what was looked up, with document frequency and weight (idf).
+        weights: of the arms in the fusion, after the evidence for each was judged.
+        rrf_k: constant of the fusion.
+        n_passages: in the index.
+        seconds: that the search took.
+    """
+
+    read_as: str
+    terms: tuple[TermStat, ...]
+    weights: dict[str, float]
+    rrf_k: int
+    n_passages: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class SearchResult:
     """Hits best first; ``outcome`` is None when the best clears the bar, else why it does not."""
 
@@ -97,6 +136,7 @@ class SearchResult:
     outcome: RefusalReason | None
     relevance: Relevance
     facts: dict[str, Fact] = field(default_factory=dict)
+    explanation: Explanation | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the shape of ``kb search --json``."""
@@ -111,7 +151,9 @@ class SearchResult:
                 else round(self.relevance.closeness, 4),
                 "score": round(self.relevance.score, 4),
                 "bar": BAR,
+                "missing_codes": list(self.relevance.missing_codes),
             },
+            "explain": None if self.explanation is None else asdict(self.explanation),
             "hits": [
                 {
                     "rank": hit.rank,
@@ -124,6 +166,7 @@ class SearchResult:
                     "place": hit.place,
                     "score": round(hit.score, 6),
                     "text": hit.text,
+                    "also": list(hit.also),
                     "arms": {
                         name: {"rank": arm.rank, "score": round(arm.score, 6)}
                         for name, arm in hit.arms.items()
@@ -145,16 +188,39 @@ class Retriever:
         self._store = store
         self._embedder = embedder
         self._config = config
+        self._speller = Speller(store)
 
-    def search(self, query: str, *, k: int = 8, collection: str | None = None) -> SearchResult:
+    def search(
+        self,
+        query: str,
+        *,
+        k: int = 8,
+        collection: str | None = None,
+        scope: Scope = EVERYWHERE,
+        without: int | None = None,
+    ) -> SearchResult:
         """Return up to ``k`` hits and whether they clear the bar.
 
         Without an embedder (still loading, failed, or the index made by another one) the keyword
         arm answers alone.
+
+        Args:
+            query: words, codes, pinyin or a question.
+            k: most hits.
+            collection: short for a scope of one collection.
+            scope: where to search.
+            without: a document to treat as absent; the self-test asks what it alone could answer.
         """
+        started = time.perf_counter()
+        if collection is not None:
+            scope = dataclasses.replace(scope, collection=collection)
+        collection = scope.collection
+        asked, query = query, self._speller.read(query)
         terms = self.lookup_terms(query)
-        keyword = self._store.keyword_search(terms, _ARM_DEPTH, collection)
-        dense, background = self._dense(query, collection)
+        keyword = self._store.keyword_search(terms, _ARM_DEPTH, scope)
+        dense, background = self._dense(query, scope)
+        if without is not None:
+            keyword, dense = self._leave_out(without, keyword, dense)
         term_weights = _term_weights(query, keyword)
 
         arms = {
@@ -163,7 +229,8 @@ class Retriever:
         }
         passages = self._store.get_passages(list(arms["keyword"] | arms["dense"]), collection)
         wanted_codes = codes(query)
-        scores = self._fused(query, keyword, dense)
+        weights = self._weights(query, keyword)
+        scores = self._scores(weights, keyword, dense)
         if wanted_codes:
             # An exact code is what the person typed: it goes before everything else.
             for pid, passage in passages.items():
@@ -179,24 +246,46 @@ class Retriever:
         )
         hits = self._hits(order, passages, scores, arms, k)
         outcome, facts = self._outcome(hits, relevance, collection)
-        return SearchResult(query, hits, outcome, relevance, facts)
+        explanation = Explanation(
+            query,
+            keyword.terms,
+            weights,
+            self._config.rrf_k,
+            keyword.n_passages,
+            time.perf_counter() - started,
+        )
+        return SearchResult(asked, hits, outcome, relevance, facts, explanation)
+
+    def _leave_out(
+        self, document: int, keyword: KeywordHits, dense: Sequence[tuple[int, float]]
+    ) -> tuple[KeywordHits, list[tuple[int, float]]]:
+        own = {passage.id for passage in self._store.passages(document)}
+        hits = tuple(hit for hit in keyword.hits if hit[0] not in own)
+        left = [hit for hit in dense if hit[0] not in own]
+        return dataclasses.replace(keyword, hits=hits), left
 
     def fused(
         self, query: str, keyword: KeywordHits, dense: Sequence[tuple[int, float]]
     ) -> list[tuple[int, float]]:
         """Return the passages of both arms with their fused scores, best first."""
-        scores = self._fused(query, keyword, dense)
+        scores = self._scores(self._weights(query, keyword), keyword, dense)
         return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
 
-    def _fused(
-        self, query: str, keyword: KeywordHits, dense: Sequence[tuple[int, float]]
-    ) -> dict[int, float]:
+    def _weights(self, query: str, keyword: KeywordHits) -> dict[str, float]:
         evidence = _evidence(_term_weights(query, keyword), keyword)
+        return {
+            "keyword": self._config.keyword_weight * evidence,
+            "dense": self._config.dense_weight,
+        }
+
+    def _scores(
+        self,
+        weights: dict[str, float],
+        keyword: KeywordHits,
+        dense: Sequence[tuple[int, float]],
+    ) -> dict[int, float]:
         scores: dict[int, float] = {}
-        for weight, hits in (
-            (self._config.keyword_weight * evidence, keyword.hits),
-            (self._config.dense_weight, dense),
-        ):
+        for weight, hits in ((weights["keyword"], keyword.hits), (weights["dense"], dense)):
             for rank, (pid, _) in enumerate(hits, 1):
                 scores[pid] = scores.get(pid, 0.0) + weight / (self._config.rrf_k + rank)
         return scores
@@ -219,9 +308,7 @@ class Retriever:
         lookup.extend(code.plain for code in codes(query))
         return list(dict.fromkeys(lookup))
 
-    def _dense(
-        self, query: str, collection: str | None
-    ) -> tuple[list[tuple[int, float]], Background | None]:
+    def _dense(self, query: str, scope: Scope) -> tuple[list[tuple[int, float]], Background | None]:
         indexed_with = self._store.embedder_id()
         if indexed_with is None:
             return [], None
@@ -233,7 +320,7 @@ class Retriever:
             # Expected while the model loads; keywords answer meanwhile, and status says why.
             _log.info("search without vectors: %s", error)
             return [], None
-        return self._store.dense_search(vector, _ARM_DEPTH, collection)
+        return self._store.dense_search(vector, _ARM_DEPTH, scope)
 
     def _hits(
         self,
@@ -245,13 +332,22 @@ class Retriever:
     ) -> tuple[Hit, ...]:
         """Merge neighbours of a better hit into it, drop repeats of the same text, keep ``k``."""
         hits: list[Hit] = []
+        said: list[set[str]] = []
         taken: set[int] = set()
-        texts: set[str] = set()
         by_place = {(p.document_id, p.ordinal): p for p in passages.values()}
         for pid in order:
             first = last = passages[pid]
-            if pid in taken or first.text in texts:
+            if pid in taken:
                 continue
+            terms = set(index_terms(first.text))
+            twin = next((n for n, other in enumerate(said) if _is_same(terms, other)), None)
+            if twin is not None:
+                if first.path not in (hits[twin].path, *hits[twin].also):
+                    also = (*hits[twin].also, first.path)
+                    hits[twin] = dataclasses.replace(hits[twin], also=also)
+                continue
+            if len(hits) == k:
+                break
             run = [first]
             taken.add(pid)
             while True:
@@ -273,7 +369,7 @@ class Retriever:
                 first, last = run[0], run[-1]
                 if not grown:
                     break
-            texts.update(passage.text for passage in run)
+            said.append(terms)
             best = passages[pid]
             hits.append(
                 Hit(
@@ -292,8 +388,6 @@ class Retriever:
                     place=best.place,
                 )
             )
-            if len(hits) == k:
-                break
         return tuple(hits)
 
     def _outcome(
@@ -314,6 +408,19 @@ class Retriever:
         if indexed_with is not None and embedder_id is not None and indexed_with != embedder_id:
             return "embedder_changed", {"indexed_with": indexed_with}
         return "nothing_relevant", {}
+
+
+def _is_same(terms: set[str], other: set[str]) -> bool:
+    """Whether two texts say nearly the same, by the terms they share (Jaccard's index).
+
+    Numbers must be the same ones: the rules of two years differ in little else.
+    """
+    smaller, larger = sorted((len(terms), len(other)))
+    if smaller < _SAME * larger or not smaller:
+        return False
+    if any(char.isdigit() for term in terms ^ other for char in term):
+        return False
+    return len(terms & other) >= _SAME * len(terms | other)
 
 
 def _term_weights(query: str, keyword: KeywordHits) -> dict[str, float]:

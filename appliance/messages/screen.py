@@ -30,6 +30,18 @@ LABELS: dict[str, tuple[str, str]] = {
         "{model}: {n_out} tokens, first after {ttft_s} s, {tok_s} tok/s, {n_in} tokens read",
         "{model}：{n_out} 个词元，首字 {ttft_s} 秒，{tok_s} 词元/秒，读入 {n_in} 个词元",
     ),
+    "why_read_as": ("Read as: {query}", "按拼音读作：{query}"),
+    "why_terms": (
+        "Terms, passages that hold them (weight): {terms}",
+        "检索词及包含它的段落数（权重）：{terms}",
+    ),
+    "why_weights": ("Arms: {weights}; k = {rrf_k}", "两路权重：{weights}；k = {rrf_k}"),
+    "why_bar": (
+        "Relevance {score}, bar {bar}: coverage {coverage}, loose {loose}, closeness {closeness}",
+        "相关度 {score}，门槛 {bar}：覆盖 {coverage}，宽松 {loose}，接近 {closeness}",
+    ),
+    "why_codes": ("Not in the documents: {codes}", "文档中没有：{codes}"),
+    "why_cost": ("Searched {n} passages in {ms} ms", "在 {n} 个段落中检索，用时 {ms} 毫秒"),
     # status
     "state_ready": ("Ready.", "就绪。"),
     "state_loading": (

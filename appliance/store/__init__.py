@@ -10,11 +10,12 @@ from appliance.store.rows import (
     collection_of,
     display_of,
 )
-from appliance.store.search import KeywordHits, TermStat
+from appliance.store.search import EVERYWHERE, KeywordHits, Scope, TermStat
 from appliance.store.store import Store
 from appliance.store.vectors import Background
 
 __all__ = [
+    "EVERYWHERE",
     "Background",
     "ConversationRow",
     "DocumentRow",
@@ -22,6 +23,7 @@ __all__ = [
     "KeywordHits",
     "ParsedMeta",
     "PassageRow",
+    "Scope",
     "Store",
     "TermStat",
     "TurnRow",

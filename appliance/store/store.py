@@ -298,20 +298,28 @@ class Store:
     # Search
 
     def keyword_search(
-        self, terms: Sequence[str], k: int, collection: str | None = None
+        self, terms: Sequence[str], k: int, scope: search.Scope = search.EVERYWHERE
     ) -> search.KeywordHits:
         """Return passages holding any of ``terms``, by BM25."""
-        return search.keyword_search(self._db, terms, k, collection)
+        return search.keyword_search(self._db, terms, k, scope)
+
+    def known_terms(self, terms: Sequence[str]) -> dict[str, int]:
+        """Return the document frequency of those ``terms`` that are indexed."""
+        return search.known_terms(self._db, terms)
+
+    def vocabulary(self) -> list[tuple[str, int]]:
+        """Return every indexed term with its document frequency."""
+        return search.vocabulary(self._db)
 
     def terms_with(self, char: str) -> list[str]:
         """Return indexed bigrams that contain one Chinese character."""
         return search.terms_with(self._db, char)
 
     def dense_search(
-        self, vector: npt.NDArray[np.float32], k: int, collection: str | None = None
+        self, vector: npt.NDArray[np.float32], k: int, scope: search.Scope = search.EVERYWHERE
     ) -> tuple[list[tuple[int, float]], Background | None]:
         """Return the nearest passages as (id, cosine), and the query's background."""
-        return search.dense_search(self._db, self._matrix, vector, k, collection)
+        return search.dense_search(self._db, self._matrix, vector, k, scope)
 
     # Conversations
 
@@ -360,6 +368,10 @@ class Store:
         """Return how many files or documents are not finished."""
         with self._db.read() as db:
             return int(db.execute("SELECT count(*) FROM jobs").fetchone()[0])
+
+    def count_passages(self) -> int:
+        """Return how many passages there are."""
+        return search.count_passages(self._db)
 
     def has_passages(self, collection: str | None = None) -> bool:
         """Whether anything can be found at all, or in one collection."""

@@ -42,34 +42,44 @@ class VectorMatrix:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._n = 0
         self._rows: npt.NDArray[np.int8] = np.zeros((0, 0), np.int8)
         self._ids: npt.NDArray[np.int64] = np.zeros(0, np.int64)
-        self._at: dict[int, int] = {}
+        # Row of each id, -1 for none: ids are given in order and never twice, so that 4 bytes an
+        # id are less than a dictionary's hundred.
+        self._row_of: npt.NDArray[np.int32] = np.zeros(0, np.int32)
 
     def __len__(self) -> int:
-        return len(self._at)
+        return self._n
 
     @property
     def size_bytes(self) -> int:
         """Memory of rows and ids."""
-        return self._rows.nbytes + self._ids.nbytes
+        return self._rows.nbytes + self._ids.nbytes + self._row_of.nbytes
 
     def replace(self, ids: npt.NDArray[np.int64], rows: npt.NDArray[np.int8]) -> None:
         """Hold exactly these rows."""
         with self._lock:
+            self._n = len(ids)
             self._ids = ids
             self._rows = np.ascontiguousarray(rows)
-            self._at = {passage_id: n for n, passage_id in enumerate(ids.tolist())}
+            self._row_of = np.full(int(ids.max()) + 1 if len(ids) else 0, -1, np.int32)
+            self._row_of[ids] = np.arange(len(ids), dtype=np.int32)
 
     def add(self, ids: Iterable[int], rows: npt.NDArray[np.int8]) -> None:
         """Append rows."""
         with self._lock:
             for passage_id, row in zip(ids, rows, strict=True):
-                n = len(self._at)
+                n = self._n
                 if n == len(self._ids) or self._rows.shape[1] != len(row):
                     self._grow(n, len(row))
+                if passage_id >= len(self._row_of):
+                    known = self._row_of
+                    self._row_of = np.full(passage_id + passage_id // 4 + _GROW, -1, np.int32)
+                    self._row_of[: len(known)] = known
                 self._rows[n], self._ids[n] = row, passage_id
-                self._at[passage_id] = n
+                self._row_of[passage_id] = n
+                self._n = n + 1
 
     def _grow(self, n: int, width: int) -> None:
         size = max(_GROW, n + n // 2)
@@ -82,37 +92,46 @@ class VectorMatrix:
         """Drop rows; the last row takes the free place, so this costs the same at any size."""
         with self._lock:
             for passage_id in ids:
-                n = self._at.pop(passage_id, None)
-                if n is None:
+                n = int(self._row_of[passage_id]) if passage_id < len(self._row_of) else -1
+                if n < 0:
                     continue
-                last = len(self._at)
-                if n != last:
-                    self._rows[n], self._ids[n] = self._rows[last], self._ids[last]
-                    self._at[int(self._ids[n])] = n
+                self._row_of[passage_id] = -1
+                self._n -= 1
+                if n != self._n:
+                    self._rows[n], self._ids[n] = self._rows[self._n], self._ids[self._n]
+                    self._row_of[self._ids[n]] = n
 
     def scan(
-        self, vector: npt.NDArray[np.float32], k: int, allowed: set[int] | None = None
+        self,
+        vector: npt.NDArray[np.float32],
+        k: int,
+        allowed: npt.NDArray[np.int64] | None = None,
     ) -> tuple[list[tuple[int, float]], Background | None]:
         """Return the ``k`` nearest passages as (id, cosine), best first, and the background.
 
         The background is mean and standard deviation of the query's cosines over all rows but the
         nearest few percent, that is over passages that have nothing to do with it; None below
         ``_LEAST_BACKGROUND`` rows, where it would mean nothing.
+
+        Args:
+            vector: of the query.
+            k: how many.
+            allowed: ids to choose from, None for all.
         """
         with self._lock:
-            n = len(self._at)
+            n = self._n
             if n == 0 or self._rows.shape[1] != len(vector):
                 return [], None
-            query = quantise(vector[np.newaxis, :])
-            distances = np.asarray(simsimd.cdist(query, self._rows[:n], "cosine"))[0]
-            cosines = 1.0 - distances
-            ids = self._ids[:n]
+            rows, ids = self._rows[:n], self._ids[:n]
             if allowed is not None:
-                mask = np.isin(ids, np.fromiter(allowed, np.int64, len(allowed)))
-                cosines, ids = cosines[mask], ids[mask]
+                at = self._row_of[allowed[allowed < len(self._row_of)]]
+                at = at[at >= 0]
+                rows, ids = rows[at], ids[at]
             k = min(k, len(ids))
             if k == 0:
                 return [], None
+            query = quantise(vector[np.newaxis, :])
+            cosines = 1.0 - np.asarray(simsimd.cdist(query, rows, "cosine"))[0]
             background = None
             if len(cosines) >= _LEAST_BACKGROUND:
                 some = cosines[:: max(1, len(cosines) // _BACKGROUND_SAMPLE)]

@@ -123,7 +123,7 @@ def test_search_json_is_the_contract(inside: Inside, capsys: Capture) -> None:
     hit = found["hits"][0]
     assert set(hit) == {
         *("rank", "document", "path", "page", "heading", "line_from", "line_to", "place"),
-        *("score", "text", "arms"),
+        *("score", "text", "also", "arms"),
     }
     assert (hit["rank"], hit["path"]) == (1, "规范.txt")
 

@@ -14,7 +14,7 @@ from appliance.config import SearchConfig
 from appliance.core.retrieve import Retriever, SearchResult
 from appliance.engine.base import Priority
 from appliance.parsers.base import Block
-from appliance.store import ParsedMeta, Store
+from appliance.store import ParsedMeta, Scope, Store
 from appliance.text.chunk import chunk
 from tests.doubles import ScriptedEngine
 
@@ -46,15 +46,17 @@ def store(tmp_path: Path) -> Iterator[Store]:
     opened.close()
 
 
-def put(store: Store, path: str, *texts: str, max_tokens: int = 64) -> None:
+def put(store: Store, path: str, *texts: str, max_tokens: int = 64, mtime_ns: int = 1) -> None:
     """Store a document with one block per text, each under its own heading but the first."""
     name, raw = path.encode(), "\n".join(texts).encode()
-    store.note_file(name, len(raw), 1)
+    store.note_file(name, len(raw), mtime_ns)
     digest = hashlib.sha256(raw).digest()
     if store.link_existing(name, digest) is None:
         blocks = [Block(text, line_from=n, line_to=n) for n, text in enumerate(texts, 1)]
         passages = chunk(blocks, max_tokens=max_tokens, overlap_tokens=max_tokens // 4)
-        store.commit_document(name, digest, len(raw), ParsedMeta("txt", path), passages)
+        store.commit_document(
+            name, digest, len(raw), ParsedMeta(path.rsplit(".", 1)[-1], path), passages
+        )
 
 
 def embed(store: Store, engine: ScriptedEngine) -> None:
@@ -72,10 +74,13 @@ def ask(
     return retriever.search(query, collection=collection)
 
 
-def fill(store: Store) -> ScriptedEngine:
+DOCUMENTS = {"library.txt": LIBRARY, "canteen.txt": CANTEEN, "board.txt": BOARD}
+
+
+def fill(store: Store, documents: dict[str, str] = DOCUMENTS) -> ScriptedEngine:
     engine = ScriptedEngine()
-    for path, text in (("library.txt", LIBRARY), ("canteen.txt", CANTEEN), ("board.txt", BOARD)):
-        put(store, path, text)
+    for n, (path, text) in enumerate(documents.items(), 1):
+        put(store, path, text, mtime_ns=n * 10**9)
     embed(store, engine)
     return engine
 
@@ -302,7 +307,67 @@ def test_json_has_the_contracts_keys(store: Store) -> None:
         "place",
         "score",
         "text",
+        "also",
         "arms",
     }
     assert found["hits"][0]["arms"]["keyword"]["rank"] == 1
     assert (found["hits"][0]["line_from"], found["hits"][0]["line_to"]) == (1, 1)
+
+
+@pytest.mark.parametrize("typed", ["jiaoan", "jiao an", "JiaoAn", "ja"])
+def test_pinyin_finds_the_chinese_word(store: Store, typed: str) -> None:
+    engine = fill(store, {"a.txt": "教案下载在校园网首页。", "b.txt": "食堂六点开门。"})
+
+    found = ask(store, typed, engine)
+
+    assert found.query == typed
+    assert found.outcome is None
+    assert found.hits[0].path == "a.txt"
+
+
+def test_english_question_is_never_read_as_pinyin(store: Store) -> None:
+    engine = fill(store, {"a.txt": "嫦娥的故事。", "b.txt": "change of rooms is announced."})
+
+    found = ask(store, "how to change", engine)
+
+    assert found.explanation is not None
+    assert found.explanation.read_as == "how to change"
+
+
+def test_near_copies_are_one_hit_that_names_them(store: Store) -> None:
+    text = "图书馆的开放时间由教务处决定，周末和假期另行通知，请各位老师和同学留意门口的公告栏。"
+    engine = fill(store, {"a.txt": text, "b.txt": text.replace("请各位", "请"), "c.txt": "食堂。"})
+
+    (first, *rest) = ask(store, "图书馆开放时间", engine).hits
+
+    assert {first.path, *first.also} == {"a.txt", "b.txt"}
+    assert "b.txt" not in {hit.path for hit in rest} - {first.path}
+
+
+def test_copies_with_other_numbers_stay_apart(store: Store) -> None:
+    text = "图书馆的开放时间由教务处决定，{}年起周末和假期另行通知，请各位老师和同学留意公告栏。"
+    engine = fill(store, {"a.txt": text.format(2025), "b.txt": text.format(2026)})
+
+    hits = ask(store, "图书馆开放时间", engine).hits
+
+    assert [hit.path for hit in hits if not hit.also] == [hit.path for hit in hits]
+    assert len(hits) == 2
+
+
+@pytest.mark.parametrize(
+    ("scope", "wanted"),
+    [
+        (Scope(formats=("md",)), {"m.md"}),
+        (Scope(path="学校/*"), {"学校/a.txt"}),
+        (Scope(path="a.t"), {"学校/a.txt"}),
+        (Scope(since=1.5), {"m.md"}),
+        (Scope(until=1.5), {"学校/a.txt"}),
+        (Scope(collection="学校", formats=("md",)), set()),
+    ],
+)
+def test_scope_narrows_both_arms(store: Store, scope: Scope, wanted: set[str]) -> None:
+    engine = fill(store, {"学校/a.txt": "图书馆五点关门。", "m.md": "图书馆六点关门。"})
+
+    found = Retriever(store, engine, SearchConfig()).search("图书馆几点关门", scope=scope)
+
+    assert {hit.path for hit in found.hits} == wanted

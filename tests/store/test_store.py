@@ -12,7 +12,7 @@ import pytest
 
 from appliance.errors import SchemaTooNewError, StoreCorruptError, StoreError
 from appliance.parsers.base import Block
-from appliance.store import ParsedMeta, Store
+from appliance.store import ParsedMeta, Scope, Store
 from appliance.text.chunk import chunk
 from appliance.text.cjk import query_terms
 
@@ -340,7 +340,7 @@ def test_collection_name_with_wildcards_or_other_case_matches_only_itself(store:
     put(store, b"A_B/three.txt", OLD + NEW)
 
     def collections(name: str) -> set[str]:
-        hits = store.keyword_search(query_terms("句子"), 10, name).hits
+        hits = store.keyword_search(query_terms("句子"), 10, Scope(collection=name)).hits
         rows = store.get_passages([pid for pid, _ in hits], name)
         return {row.collection for row in rows.values()}
 

@@ -75,7 +75,7 @@ def test_scan_stays_inside_the_allowed_passages() -> None:
     matrix = VectorMatrix()
     matrix.add(range(100), quantise(unit_rows(100)))
 
-    found, background = matrix.scan(unit_rows(1, seed=4)[0], 10, allowed={3, 5, 999})
+    found, background = matrix.scan(unit_rows(1, seed=4)[0], 10, allowed=np.array([3, 5, 999]))
 
     assert {pid for pid, _ in found} == {3, 5}
     assert background is None, "three rows say nothing about chance"

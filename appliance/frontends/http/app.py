@@ -6,6 +6,7 @@ core is asked, what it says is put into the shape the route speaks.
 
 from __future__ import annotations
 
+import datetime
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
@@ -39,6 +40,7 @@ from appliance.core import (
     Token,
     TurnEvent,
 )
+from appliance.core import Scope as SearchScope
 from appliance.errors import (
     ApplianceError,
     BadRequestError,
@@ -326,9 +328,14 @@ class Routes:
             raise fields.wrong("q", "a text to search for")
         k = _query_whole(query, "k", 8, low=1, high=100)
         collection = self._collection(query.get("collection"))
-        found = await self._crossing.call_slowly(
-            self._core.search, query["q"], k=k, collection=collection
+        scope = SearchScope(
+            collection=collection,
+            formats=tuple(part for part in query.get("type", "").lower().split(",") if part),
+            path=query.get("path") or None,
+            since=_query_day(query, "since"),
+            until=_query_day(query, "until", is_end=True),
         )
+        found = await self._crossing.call_slowly(self._core.search, query["q"], k=k, scope=scope)
         return reply(found.as_json())
 
     # ---------------------------------------------------------------------------------------------
@@ -686,6 +693,20 @@ def _query_whole(query: dict[str, str], field: str, default: int, *, low: int, h
     if not (value.isascii() and value.isdigit()) or not low <= int(value) <= high:
         raise fields.wrong(field, f"a whole number from {low} to {high}")
     return int(value)
+
+
+def _query_day(query: dict[str, str], field: str, *, is_end: bool = False) -> float | None:
+    """Return a day in local time as seconds since 1970: its begin, or its end."""
+    value = query.get(field)
+    if not value:
+        return None
+    try:
+        day = datetime.date.fromisoformat(value)
+    except ValueError as error:
+        raise fields.wrong(field, "a day, e.g. 2026-09-01") from error
+    if is_end:
+        day += datetime.timedelta(days=1)
+    return datetime.datetime.combine(day, datetime.time()).astimezone().timestamp()
 
 
 def _document(row: DocumentRow, lang: Lang) -> dict[str, Any]:

@@ -217,6 +217,7 @@ class Chat:
         }
         found = self._client.get("/api/search", query)
         self._screen.line(screens.hits_screen(found, self._lang))
+        self._screen.line(screens.explain_screen(found, self._lang))
 
     def _strict(self, argument: str) -> None:
         wanted = {"on": "strict", "开": "strict", "": "strict", "off": "open", "关": "open"}

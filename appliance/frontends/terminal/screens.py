@@ -146,6 +146,41 @@ def hits_screen(found: Json, lang: str) -> str:
     return "\n".join(lines)
 
 
+def explain_screen(found: Json, lang: str) -> str:
+    """Return how a query was understood and why each hit stands where it does."""
+    why, bar = found["explain"], found["relevance"]
+    lines = [""]
+    if why["read_as"] != found["query"]:
+        lines.append(say("why_read_as", lang, query=clean(why["read_as"])))
+    terms = [f"{clean(t['term'])} {t['df']} ({t['idf']:.1f})" for t in why["terms"]]
+    lines += wrap(say("why_terms", lang, terms=", ".join(terms) or "-"), QUOTE_COLUMNS)
+    weights = ", ".join(f"{name} {weight:.2f}" for name, weight in why["weights"].items())
+    lines.append(say("why_weights", lang, weights=weights, rrf_k=why["rrf_k"]))
+    closeness = "-" if bar["closeness"] is None else f"{bar['closeness']:.2f}"
+    lines.append(
+        say(
+            "why_bar",
+            lang,
+            score=f"{bar['score']:.2f}",
+            bar=f"{bar['bar']:.2f}",
+            coverage=f"{bar['coverage']:.2f}",
+            loose=f"{bar['loose']:.2f}",
+            closeness=closeness,
+        )
+    )
+    if bar["missing_codes"]:
+        lines.append(say("why_codes", lang, codes=", ".join(map(clean, bar["missing_codes"]))))
+    for hit in found["hits"]:
+        arms = ", ".join(
+            f"{name} #{arm['rank']} {arm['score']:.3f}" for name, arm in hit["arms"].items()
+        )
+        also = f"  = {', '.join(map(clean, hit['also']))}" if hit["also"] else ""
+        lines.append(f"{hit['rank']:>2}. {hit['score']:.4f}  {arms}{also}")
+    n, ms = why["n_passages"], f"{why['seconds'] * 1000:.0f}"
+    lines.append(say("why_cost", lang, n=n, ms=ms))
+    return "\n".join(lines)
+
+
 def stats_line(answer: Json, lang: str) -> str:
     """Return the figures of one answer."""
     timings, usage = answer["timings"], answer["usage"]
