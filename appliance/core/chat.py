@@ -389,4 +389,5 @@ def _citation(n: int, hit: Hit, wanted: str) -> Citation:
         line_to=hit.line_to,
         quote=best_quote(hit.text, wanted),
         place=hit.place,
+        passage=hit.passage,
     )

@@ -104,6 +104,17 @@ def best_quote(passage: str, wanted: str) -> str:
     return "".join(sentences[first : last + 1]).strip()[:QUOTE_CHARS].rstrip()
 
 
+def locate(text: str, quote: str) -> tuple[int, int] | None:
+    """Return where ``quote`` stands in ``text``, white space aside; None when it does not."""
+    places = [n for n, char in enumerate(text) if not char.isspace()]
+    squeezed = "".join(text[n] for n in places)
+    wanted = "".join(quote.split())
+    at = squeezed.find(wanted) if wanted else -1
+    if at < 0:
+        return None
+    return places[at], places[at + len(wanted) - 1] + 1
+
+
 def supporting(answer: str, passages: Mapping[int, str], question: str = "") -> int | None:
     """Return the number of the passage that shares most of the answer's terms, or None.
 

@@ -18,7 +18,8 @@ import numpy.typing as npt
 from appliance.config import Config
 from appliance.core.chat import Assistant, Question, Turn
 from appliance.core.conversations import Conversations
-from appliance.core.ingest import IngestWorker, Progress
+from appliance.core.ingest import IngestWorker, Progress, limits_of
+from appliance.core.pages import Page, Pages
 from appliance.core.retrieve import Retriever, SearchResult
 from appliance.engine.base import Engine, EngineStatus, Generation, GenerationRequest, Priority
 from appliance.errors import (
@@ -60,6 +61,7 @@ class Core:
         self._assistant = Assistant(
             engine, self._retriever, self.conversations, config.assistant, clock
         )
+        self._pages = Pages(store, os.fsencode(config.inbox_dir), limits_of(config.ingest))
         self._problems: dict[str, tuple[str, dict[str, Fact]]] = {}
 
     # Questions
@@ -114,6 +116,12 @@ class Core:
     def passages(self, document_id: int) -> list[PassageRow]:
         """Return a document's passages in reading order."""
         return self._store.passages(document_id)
+
+    def page(
+        self, document_id: int, number: int, quote: str = "", *, as_text: bool = False
+    ) -> Page:
+        """Return the page a citation points at, the quote marked; see ``Pages.page``."""
+        return self._pages.page(document_id, number, quote, as_text=as_text)
 
     def collections(self) -> list[str]:
         """Return the names of sub-folders that hold files, sorted."""

@@ -26,6 +26,7 @@ class Citation:
     line_to: int | None
     quote: str
     place: str | None = None
+    passage: int | None = None
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from pathlib import PurePath
 import numpy as np
 import numpy.typing as npt
 
-from appliance.config import Config
+from appliance.config import Config, IngestConfig
 from appliance.engine.base import Embedder, Priority
 from appliance.errors import (
     ApplianceError,
@@ -346,15 +346,7 @@ class IngestWorker:
         )
 
     def _limits(self) -> Limits:
-        ingest = self._config.ingest
-        return Limits(
-            max_file_bytes=ingest.max_file_bytes,
-            max_seconds=ingest.max_seconds,
-            max_memory_bytes=ingest.max_memory_bytes,
-            max_pages=ingest.max_pages,
-            max_inflated_bytes=ingest.max_inflated_bytes,
-            ocr=ingest.ocr,
-        )
+        return limits_of(self._config.ingest)
 
     def _path(self, file: FileRow) -> bytes:
         return os.path.join(os.fsencode(self._config.inbox_dir), file.path)  # noqa: PTH118 - bytes
@@ -407,6 +399,18 @@ class IngestWorker:
             )
             length = float(np.linalg.norm(parts)) or 1.0
             return np.asarray(parts / length, dtype=np.float32)
+
+
+def limits_of(ingest: IngestConfig) -> Limits:
+    """Return the limits of one parse as configured."""
+    return Limits(
+        max_file_bytes=ingest.max_file_bytes,
+        max_seconds=ingest.max_seconds,
+        max_memory_bytes=ingest.max_memory_bytes,
+        max_pages=ingest.max_pages,
+        max_inflated_bytes=ingest.max_inflated_bytes,
+        ocr=ingest.ocr,
+    )
 
 
 _LIMIT_OF: dict[str, Callable[[Limits], float]] = {

@@ -76,7 +76,8 @@ class ArmRank:
 class Hit:
     """A passage, or neighbouring passages joined, with its place and why it was found.
 
-    ``also`` are paths of other documents that say nearly the same.
+    ``also`` are paths of other documents that say nearly the same. ``passage`` is its number in the
+    document, from 1, by which it is opened where there are no pages.
     """
 
     rank: int
@@ -93,6 +94,7 @@ class Hit:
     arms: dict[str, ArmRank]
     place: str | None = None
     also: tuple[str, ...] = ()
+    passage: int | None = None
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,7 @@ class SearchResult:
                     "score": round(hit.score, 6),
                     "text": hit.text,
                     "also": list(hit.also),
+                    "passage": hit.passage,
                     "arms": {
                         name: {"rank": arm.rank, "score": round(arm.score, 6)}
                         for name, arm in hit.arms.items()
@@ -386,6 +389,7 @@ class Retriever:
                     text=_joined(run),
                     arms={name: ranks[pid] for name, ranks in arms.items() if pid in ranks},
                     place=best.place,
+                    passage=best.ordinal + 1,
                 )
             )
         return tuple(hits)

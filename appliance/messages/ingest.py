@@ -251,6 +251,12 @@ SENTENCES: dict[str, Sentence] = {
         "'appliance kb list' shows all names.",
         "“appliance kb list” 会列出所有名称。",
     ),
+    "page_not_found": Sentence(
+        "There is no page {page}; the last one is {n_pages}.",
+        "没有第 {page} 页；最后一页是第 {n_pages} 页。",
+        "Open one of the pages there are.",
+        "请打开已有的页。",
+    ),
     "upload_bad_name": Sentence(
         "'{name}' cannot be a file or folder name here.",
         "“{name}” 不能用作文件名或文件夹名。",

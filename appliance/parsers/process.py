@@ -14,7 +14,13 @@ import threading
 from typing import Any
 
 from appliance import errors
-from appliance.errors import IngestError, LimitExceededError, NoTextError, ParseFailedError
+from appliance.errors import (
+    ApplianceError,
+    IngestError,
+    LimitExceededError,
+    NoTextError,
+    ParseFailedError,
+)
 from appliance.parsers.base import Block, Limits, ParsedDocument, PartProblem
 
 _GRACE_S = 10.0
@@ -50,9 +56,18 @@ class ParserProcess:
             raise LimitExceededError("file_too_large", size=size, limit=limits.max_file_bytes)
         if size == 0:
             raise NoTextError("empty_file")
+        return _document_of(self._result({"name": name}, path, limits))
+
+    def render(self, path: bytes, number: int, quote: str, limits: Limits) -> dict[str, Any]:
+        """Return ``{"png": base64, "found": bool}``; see ``render_page``."""
+        self._size_of(path)
+        page = {"number": number, "quote": quote}
+        return self._result({"name": "page.pdf", "page": page}, path, limits)
+
+    def _result(self, wanted: dict[str, Any], path: bytes, limits: Limits) -> dict[str, Any]:
         request = {
+            **wanted,
             "path": base64.b64encode(path).decode("ascii"),
-            "name": name,
             "limits": dataclasses.asdict(limits),
         }
         # In memory and without a name: the text of a document never touches another disk, and a
@@ -68,7 +83,8 @@ class ParserProcess:
             os.close(output)
         if "error" in reply:
             raise _error_of(reply["error"])
-        return _document_of(reply["ok"])
+        found: dict[str, Any] = reply["ok"]
+        return found
 
     def kill(self) -> None:
         """Stop the worker and whatever it runs; the next ``parse`` starts another."""
@@ -157,9 +173,26 @@ class ParserProcess:
             return ours
 
 
-def _error_of(error: dict[str, Any]) -> IngestError:
+def render_page(path: bytes, number: int, quote: str, limits: Limits) -> tuple[bytes, bool]:
+    """Return a page of a PDF as PNG, and whether the quote was found on it.
+
+    It is drawn in a limited child of its own, so that looking at a page never waits for a long
+    parse.
+
+    Raises:
+        ApplianceError: the file cannot be read, or has no such page.
+    """
+    child = ParserProcess()
+    try:
+        found = child.render(path, number, quote, limits)
+    finally:
+        child.close()
+    return base64.b64decode(found["png"]), bool(found["found"])
+
+
+def _error_of(error: dict[str, Any]) -> ApplianceError:
     kind = getattr(errors, error["kind"], IngestError)
-    found: IngestError = kind(error["code"], **error["facts"])
+    found: ApplianceError = kind(error["code"], **error["facts"])
     return found
 
 

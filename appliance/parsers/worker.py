@@ -5,10 +5,11 @@ parser when the first file needs it and forks a grandchild for every file, so th
 fork and not for a start of Python, and a crash, a bomb or an endless loop costs that grandchild.
 
 Standard input is a ``SOCK_SEQPACKET`` socket, so that a message is whole or absent. A request is
-``{"path": <base64 of bytes>, "name", "limits"}`` and carries the descriptor of an anonymous file in
-memory, which the grandchild writes the document to, so that a large one never fills a pipe. For
-each request one message comes back: ``{"ok": true}``, ``{"error": {...}}``, or ``{"busy": errno}``
-when the system had no process or memory to spare, which is no fault of the file.
+``{"path": <base64 of bytes>, "name", "limits"}``, with ``"page"`` when a page is to be drawn, and
+carries the descriptor of an anonymous file in memory, which the grandchild writes the document to,
+so that a large one never fills a pipe. For each request one message comes back: ``{"ok": true}``,
+``{"error": {...}}``, or ``{"busy": errno}`` when the system had no process or memory to spare,
+which is no fault of the file.
 
 Limits: address space and CPU time by ``setrlimit``, wall-clock by the server, the document's size
 by ``RLIMIT_FSIZE``. When the daemon dies, so does the server, and with it the grandchild
@@ -132,6 +133,9 @@ def _write(output: int, tree: dict[str, Any]) -> int:
 def _parse(request: dict[str, Any], limits: Limits) -> dict[str, Any]:
     path = os.fsdecode(base64.b64decode(request["path"]))
     try:
+        if "page" in request:
+            png, is_found = _render(path, **request["page"])
+            return {"ok": {"png": base64.b64encode(png).decode("ascii"), "found": is_found}}
         document = parser_for(request["name"], path).parse(path, limits)
     except ApplianceError as error:
         return _error(error)
@@ -149,6 +153,12 @@ def _parse(request: dict[str, Any], limits: Limits) -> dict[str, Any]:
     if n_chars > limits.max_text_chars:
         return _error(LimitExceededError("too_much_text", limit=limits.max_text_chars))
     return {"ok": dataclasses.asdict(document)}
+
+
+def _render(path: str, number: int, quote: str) -> tuple[bytes, bool]:
+    from appliance.parsers.render import page_png
+
+    return page_png(path, number, quote)
 
 
 def _error(error: ApplianceError) -> dict[str, Any]:

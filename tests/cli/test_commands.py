@@ -57,7 +57,18 @@ def test_ask_json_is_the_contract(inside: Inside, capsys: Capture) -> None:
 
     assert set(found) >= {"answer", "refused", "reason", "citations", "usage", "timings", "model"}
     assert set(found["citations"][0]) == {
-        *("n", "document", "path", "page", "heading", "line_from", "line_to", "place", "quote")
+        *(
+            "n",
+            "document",
+            "path",
+            "page",
+            "heading",
+            "line_from",
+            "line_to",
+            "place",
+            "passage",
+            "quote",
+        )
     }
     assert set(found["usage"]) == {"prompt_tokens", "completion_tokens", "cached_tokens"}
     assert set(found["timings"]) == {"queue_s", "search_s", "ttft_s", "total_s"}
@@ -123,7 +134,7 @@ def test_search_json_is_the_contract(inside: Inside, capsys: Capture) -> None:
     hit = found["hits"][0]
     assert set(hit) == {
         *("rank", "document", "path", "page", "heading", "line_from", "line_to", "place"),
-        *("score", "text", "also", "arms"),
+        *("score", "text", "also", "passage", "arms"),
     }
     assert (hit["rank"], hit["path"]) == (1, "规范.txt")
 

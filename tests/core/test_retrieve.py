@@ -308,6 +308,7 @@ def test_json_has_the_contracts_keys(store: Store) -> None:
         "score",
         "text",
         "also",
+        "passage",
         "arms",
     }
     assert found["hits"][0]["arms"]["keyword"]["rank"] == 1

@@ -64,6 +64,8 @@ _log = logging.getLogger(__name__)
 _MAX_BODY = 32 * 1024 * 1024
 """Largest JSON body; 2048 long passages to embed are about 8 MB."""
 
+_MOST_QUOTE = 1000
+
 _MULTIPART_OVERHEAD = 64 * 1024
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -173,6 +175,7 @@ class Routes:
             ("POST", "/api/documents", self.upload),
             ("GET", "/api/documents/{id:int}", self.document),
             ("GET", "/api/documents/{id:int}/passages", self.passages),
+            ("GET", "/api/documents/{id:int}/page/{n:int}", self.page),
             ("DELETE", "/api/documents/{id:int}", self.remove_document),
             ("POST", "/api/documents/{id:int}/reindex", self.reindex_document),
             ("GET", "/api/files", self.files),
@@ -361,6 +364,23 @@ class Routes:
         await self._crossing.call(self._core.document, document)
         rows = await self._crossing.call(self._core.passages, document)
         return reply({"document": document, "passages": [_passage(row) for row in rows]})
+
+    async def page(self, request: Request) -> Response:
+        """Show a page: a picture for PDF, else its text; ``q`` is marked where it stands."""
+        query = request.query_params
+        found = await self._crossing.call_slowly(
+            self._core.page,
+            request.path_params["id"],
+            request.path_params["n"],
+            query.get("q", "")[:_MOST_QUOTE],
+            as_text=query.get("as") == "text",
+        )
+        headers = {
+            "x-quote-located": "true" if found.is_located else "false",
+            # Text of documents is never run.
+            "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
+        }
+        return Response(found.content, media_type=found.kind, headers=headers)
 
     async def upload(self, request: Request) -> Response:
         """Put a file into the inbox; it is read like any other that is dropped there."""
