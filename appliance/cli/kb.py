@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
+from dataclasses import asdict
 from typing import Any
 
 from appliance.cli.connect import connect
@@ -12,6 +13,8 @@ from appliance.client import Client
 from appliance.errors import EXIT_DONE, EXIT_FAILED, ApplianceError, NotFoundError
 from appliance.frontends.terminal import screens
 from appliance.frontends.terminal.layout import clean
+from appliance.messages import Lang
+from appliance.units import human_bytes
 
 _POLL_S = 0.25
 
@@ -91,7 +94,12 @@ def remove(arguments: Namespace, output: Output) -> int:
 def reindex(arguments: Namespace, output: Output) -> int:
     """Have documents read again."""
     client = connect(arguments, output)
-    if arguments.all:
+    if arguments.vectors:
+        found = client.post("/api/files/reindex", {"vectors": True})
+        if not output.is_json:
+            output.say("reembedding", n_passages=found["n_passages"])
+            return EXIT_DONE
+    elif arguments.all:
         found = client.post("/api/files/reindex", {"all": True})
     else:
         found = client.post("/api/files/reindex", {"path": _path(client, arguments.document)})
@@ -153,6 +161,54 @@ def check(arguments: Namespace, output: Output) -> int:
     if problems:
         raise ApplianceError("store_inconsistent", n_problems=len(problems))
     output.say("check_ok")
+    return EXIT_DONE
+
+
+def vacuum(arguments: Namespace, output: Output) -> int:
+    """Give the space of deleted documents back to the disk."""
+    found = connect(arguments, output).post("/api/kb/vacuum")
+    if output.is_json:
+        output.json(found)
+    else:
+        sizes = {name: human_bytes(found[f"bytes_{name}"]) for name in ("before", "after")}
+        output.say("vacuumed", **sizes)
+    return EXIT_DONE
+
+
+def import_folder(arguments: Namespace, output: Output) -> int:
+    """Copy the documents of a stick or folder into the inbox and say what became of each."""
+    from appliance.config import load
+    from appliance.core.importing import import_folder as copy_in
+    from appliance.messages import sentence
+
+    config = load(arguments.data)
+    with output.progress() as line:
+        report = copy_in(
+            arguments.folder,
+            config.inbox_dir,
+            max_files=arguments.max_files,
+            max_file_bytes=config.ingest.max_file_bytes,
+            on_progress=lambda n, total, path: line.show(
+                output.label("import_progress", n=n + 1, total=total, path=clean(path))
+            ),
+        )
+    lang: Lang = "zh" if output.lang == "zh" else "en"
+    left_out = [
+        {"path": path, "code": code, "reason": str(sentence(code, lang, facts))}
+        for path, code, facts in report.left_out
+    ]
+    if output.is_json:
+        output.json({**asdict(report), "left_out": left_out})
+    else:
+        output.say(
+            "import_done",
+            n_copied=len(report.copied),
+            size=human_bytes(report.n_bytes),
+            n_there=len(report.already_there),
+            n_left=len(left_out),
+        )
+        for item in left_out:
+            output.line(f"  {clean(item['path'])}: {clean(item['reason'])}")
     return EXIT_DONE
 
 

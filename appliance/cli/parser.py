@@ -212,6 +212,9 @@ def _add_kb(commands: Commands, shared: argparse.ArgumentParser) -> None:
         "document", metavar="DOCUMENT", nargs="?", help="its path as listed, or name"
     )
     which.add_argument("--all", action="store_true", help="every file, with new vectors")
+    which.add_argument(
+        "--vectors", action="store_true", help="new vectors alone, after a change of the embedder"
+    )
     _json(reindex)
 
     stats = _command(
@@ -229,6 +232,31 @@ def _add_kb(commands: Commands, shared: argparse.ArgumentParser) -> None:
     )
     wait.add_argument("--timeout", type=_seconds, metavar="S", help="fail after S seconds")
     _json(wait)
+
+    vacuum = _command(
+        commands,
+        "vacuum",
+        "give the space of deleted documents back to the disk",
+        "kb:vacuum",
+        shared,
+        "appliance kb vacuum",
+    )
+    _json(vacuum)
+
+    importing = _command(
+        commands,
+        "import",
+        "copy the documents of a stick or folder into the inbox",
+        "kb:import_folder",
+        shared,
+        "appliance kb import /media/usb",
+        "appliance kb import /media/usb/lessons --max-files 20000",
+    )
+    importing.add_argument("folder", type=Path, metavar="DIR", help="it is only read")
+    importing.add_argument(
+        "--max-files", type=int, default=5000, metavar="N", help="refuse more documents (5000)"
+    )
+    _json(importing)
 
     check = _command(
         commands,

@@ -159,6 +159,14 @@ class Core:
         """Read every file again and make every vector anew; returns the number of files."""
         return self._ingest.rebuild()
 
+    def reembed(self) -> int:
+        """Make every vector anew without reading files again; returns the number of passages."""
+        return self._ingest.reembed()
+
+    def vacuum(self) -> tuple[int, int]:
+        """Give freed space back; returns the store's bytes before and after."""
+        return self._store.vacuum()
+
     def upload(self, name: str, content: BinaryIO, collection: str = "") -> str:
         """Write an upload into the inbox, whole or not at all; never over another file.
 

@@ -131,11 +131,23 @@ class IngestWorker:
         Durable: a restart goes on with it. What is there stays searchable until it is replaced.
         """
         self._store.set_meta(_REBUILD, self._store.embedder_id() or "")
-        known = self._store.files()
+        # What the owner removed stays removed.
+        known = [file for file in self._store.files() if file.state != "ignored"]
         for file in known:
             self._store.requeue_file(file.path)
         self.poke()
         return len(known)
+
+    def reembed(self) -> int:
+        """Make every vector anew with the embedder there is; returns how many passages.
+
+        Nothing is read again. Vectors of another embedder go first, so that none is compared with
+        a query it does not understand; keywords answer until the new ones are there.
+        """
+        self._store.reset_vectors(self._embedder.embedder_id)
+        self._store.set_meta(_REBUILD, "")
+        self.poke()
+        return self._store.count_pending_embeddings()
 
     def steps(self) -> int:
         """A counter that moves while the thread lives and gets on.

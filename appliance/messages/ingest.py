@@ -251,6 +251,30 @@ SENTENCES: dict[str, Sentence] = {
         "'appliance kb list' shows all names.",
         "“appliance kb list” 会列出所有名称。",
     ),
+    "import_no_folder": Sentence(
+        "'{path}' is no folder that documents can be taken from.",
+        "“{path}” 不是可以导入文档的文件夹。",
+        "Name the folder where the stick is mounted, e.g. /media/usb.",
+        "请指定 U 盘挂载的文件夹，例如 /media/usb。",
+    ),
+    "import_too_many": Sentence(
+        "There are {n_files} documents; at most {limit} are taken at once. Nothing was copied.",
+        "共有 {n_files} 个文档，一次最多导入 {limit} 个。没有复制任何文件。",
+        "Import a sub-folder, or give --max-files.",
+        "请导入其中的子文件夹，或使用 --max-files。",
+    ),
+    "import_no_space": Sentence(
+        "The documents need {needed} bytes, more than is free at {path}. Nothing was copied.",
+        "这些文档需要 {needed} 字节，超过 {path} 的剩余空间。没有复制任何文件。",
+        "Free some space, or import a sub-folder.",
+        "请清理空间，或只导入其中的子文件夹。",
+    ),
+    "import_link": Sentence(
+        "This is a link or a device, not a file.",
+        "这是链接或设备，不是文件。",
+        "Copy the file itself.",
+        "请复制文件本身。",
+    ),
     "page_not_found": Sentence(
         "There is no page {page}; the last one is {n_pages}.",
         "没有第 {page} 页；最后一页是第 {n_pages} 页。",

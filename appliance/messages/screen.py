@@ -30,6 +30,35 @@ LABELS: dict[str, tuple[str, str]] = {
         "{model}: {n_out} tokens, first after {ttft_s} s, {tok_s} tok/s, {n_in} tokens read",
         "{model}：{n_out} 个词元，首字 {ttft_s} 秒，{tok_s} 词元/秒，读入 {n_in} 个词元",
     ),
+    "inbox_counts": (
+        "Documents: {ready} ready, {partial} readable in part, {failed} not readable, "
+        "{waiting} waiting, {ignored} removed by you.",
+        "文档：{ready} 个就绪，{partial} 个部分可读，{failed} 个无法读取，{waiting} 个等待处理，"
+        "{ignored} 个已由您移除。",
+    ),
+    "inbox_progress": (
+        "Left: {files} files, {passages} passages; {rate} passages/s, about {eta} min.",
+        "剩余：{files} 个文件，{passages} 个段落；每秒 {rate} 个段落，约 {eta} 分钟。",
+    ),
+    "inbox_search_works": (
+        "Keyword search works already.",
+        "关键词搜索现在就可以使用。",
+    ),
+    "inbox_done": ("Everything is read.", "全部处理完毕。"),
+    "inbox_more": ("... and {n} more.", "……以及另外 {n} 个。"),
+    "import_done": (
+        "{n_copied} documents copied ({size}), {n_there} were there already, {n_left} left out.",
+        "已复制 {n_copied} 个文档（{size}），{n_there} 个已存在，{n_left} 个未导入。",
+    ),
+    "import_progress": ("Copying {n} of {total}: {path}", "正在复制第 {n}/{total} 个：{path}"),
+    "vacuumed": (
+        "The store had {before} and has {after} now.",
+        "数据库原为 {before}，现为 {after}。",
+    ),
+    "reembedding": (
+        "{n_passages} passages get new vectors; keyword search works meanwhile.",
+        "正在为 {n_passages} 个段落重新计算向量；期间关键词搜索可用。",
+    ),
     "why_read_as": ("Read as: {query}", "按拼音读作：{query}"),
     "why_terms": (
         "Terms, passages that hold them (weight): {terms}",

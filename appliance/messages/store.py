@@ -5,6 +5,12 @@ from __future__ import annotations
 from appliance.messages.sentence import Sentence
 
 SENTENCES: dict[str, Sentence] = {
+    "vacuum_no_space": Sentence(
+        "Tidying needs {needed} bytes of free space for a moment; there are {free}.",
+        "整理时需要临时占用 {needed} 字节的空间，目前剩余 {free} 字节。",
+        "Free some space on the data disk and try again.",
+        "请在数据盘上清理空间后重试。",
+    ),
     "store_failed": Sentence(
         "The knowledge base could not be used: {cause}.",
         "知识库无法使用：{cause}。",

@@ -267,7 +267,7 @@ def _search_ms(config: Config) -> float | None:
         times = []
         for term in terms * 4:
             started = time.monotonic()
-            store.keyword_search([term], 20, None)
+            store.keyword_search([term], 20)
             times.append(time.monotonic() - started)
         return round(statistics.median(times) * 1000, 2)
     finally:

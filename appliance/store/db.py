@@ -181,6 +181,18 @@ class Database:
                 self._readers.remove(db)
                 db.close()
 
+    def size_bytes(self) -> int:
+        """Return the size of the file, not of what waits beside it."""
+        return self.path.stat().st_size
+
+    def vacuum(self) -> None:
+        """Write the file anew without its free pages, and shorten it."""
+        with self._write_lock, self.translated():
+            if self._closed:
+                raise StoreError(path=str(self.path), cause="closed")
+            self._writer.execute("VACUUM")
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def close(self) -> None:
         """Checkpoint and close everything; idempotent."""
         with self._write_lock, self._readers_lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from appliance.errors import Fact, StoreCorruptError, StoreError
+from appliance.errors import Fact, StoreCorruptError, StoreError, StoreFullError
 from appliance.store import search
 from appliance.store.conversations import ConversationsTable
 from appliance.store.db import Database
@@ -249,7 +250,8 @@ class Store:
                 ).rowcount
                 if inserted:
                     kept.append(n)
-            self._finish_documents(db)
+            if kept:
+                self._finish_documents(db, [ids[n] for n in kept])
         return kept
 
     def finish_documents(self) -> int:
@@ -257,12 +259,18 @@ class Store:
         with self._db.write() as db:
             return self._finish_documents(db)
 
-    def _finish_documents(self, db: sqlite3.Connection) -> int:
+    def _finish_documents(self, db: sqlite3.Connection, ids: Sequence[int] | None = None) -> int:
+        """Make documents ready that lack no vector: those of some passages, or all."""
+        some = ""
+        if ids is not None:
+            marks = ",".join("?" * len(ids))
+            some = f" AND id IN (SELECT document_id FROM passages WHERE id IN ({marks}))"  # noqa: S608
         return db.execute(
-            "UPDATE documents SET state = CASE problems WHEN '[]' THEN 'ready' ELSE 'partial' END"
+            "UPDATE documents SET state = CASE problems WHEN '[]' THEN 'ready' ELSE 'partial' END"  # noqa: S608
             " WHERE state = 'searchable' AND NOT EXISTS (SELECT 1 FROM passages p"
             " WHERE p.document_id = documents.id"
-            " AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.passage_id = p.id))"
+            " AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.passage_id = p.id))" + some,
+            tuple(ids or ()),
         ).rowcount
 
     def reset_vectors(self, embedder_id: str) -> None:
@@ -411,6 +419,24 @@ class Store:
             if f.state == "failed"
         ]
         return {**one, "by_state": by_state, "failed": failed}
+
+    def vacuum(self) -> tuple[int, int]:
+        """Give freed space back to the disk; returns the file's bytes before and after.
+
+        Searches go on meanwhile, writes wait.
+
+        Raises:
+            StoreFullError: no room for the copy that SQLite makes; nothing was changed.
+        """
+        before = self._db.size_bytes()
+        free = shutil.disk_usage(self.path.parent).free
+        if free < before:
+            raise StoreFullError("vacuum_no_space", needed=before, free=free)
+        with self._db.exclusive():
+            with self._db.write() as db:
+                db.execute("INSERT INTO passages_fts (passages_fts) VALUES ('optimize')")
+            self._db.vacuum()
+        return before, self._db.size_bytes()
 
     def check(self) -> list[str]:
         """Return inconsistencies between tables and indexes; an empty list is a healthy store."""

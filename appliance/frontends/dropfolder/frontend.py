@@ -19,12 +19,19 @@ from watchdog.observers.api import BaseObserver
 from appliance.core import Core
 from appliance.errors import NotFoundError, StoreError
 from appliance.frontends.dropfolder import scan
+from appliance.frontends.dropfolder.report import StatusFiles
 from appliance.system.clock import Clock
 
 _log = logging.getLogger(__name__)
 
-_GATHER_S = 0.2
-"""Events within this time are one look: a copied folder is thousands of them."""
+_QUIET_S = 0.2
+"""A look waits until no event came for this long: a copied folder is thousands of them."""
+
+_MOST_GATHER_S = 3.0
+"""But not longer than this, so that a folder that never rests is read too."""
+
+_STATUS_S = 2.0
+"""Seconds between two looks at how far the work is, while there is some."""
 
 
 class Inbox:
@@ -41,6 +48,7 @@ class Inbox:
         self._observer: BaseObserver | None = None
         self._identities: dict[bytes, tuple[int, int]] = {}
         self._looking = threading.Lock()
+        self._status = StatusFiles(self._folder)
 
     def start(self) -> None:
         """Start watching; an inbox that cannot be read is reported and tried again."""
@@ -65,10 +73,36 @@ class Inbox:
                 self._wake.clear()
                 self._watch()
                 self._look()
-                if self._clock.wait(self._wake, self._rescan_s):
-                    self._clock.wait(self._stopping, _GATHER_S)
+                self._wait_for_change()
         finally:
             self._unwatch()
+
+    def _wait_for_change(self) -> None:
+        """Wait for the next look, writing meanwhile how far the work is."""
+        until = self._clock.monotonic() + self._rescan_s
+        while not self._stopping.is_set():
+            is_busy = self._tell()
+            left = until - self._clock.monotonic()
+            if left <= 0:
+                return
+            if self._clock.wait(self._wake, min(left, _STATUS_S) if is_busy else left):
+                break
+        most = self._clock.monotonic() + _MOST_GATHER_S
+        while not self._stopping.is_set() and self._clock.monotonic() < most:
+            self._wake.clear()
+            if not self._clock.wait(self._wake, _QUIET_S):
+                return
+
+    def _tell(self) -> bool:
+        """Write the status files; returns whether work is left."""
+        try:
+            progress = self._core.progress()
+            self._status.write(self._core.files(), self._core.documents(), progress)
+        except StoreError as error:
+            # The next look reports it.
+            _log.info("no status files: %s", error)
+            return False
+        return bool(progress.n_files_waiting or progress.n_passages_waiting)
 
     def _look(self) -> None:
         with self._looking:
@@ -147,6 +181,9 @@ class _Waker(FileSystemEventHandler):
         self._wake = wake
 
     def on_any_event(self, event: FileSystemEvent) -> None:
-        """Ignore mere reading, which the worker itself does all the time."""
-        if event.event_type not in ("opened", "closed_no_write"):
+        """Ignore mere reading, which the worker does all the time, and our own status files."""
+        if event.event_type in ("opened", "closed_no_write"):
+            return
+        names = [os.path.basename(os.fsencode(path)) for path in (event.src_path, event.dest_path)]  # noqa: PTH119
+        if event.is_directory or not all(scan.is_skipped(name) for name in names if name):
             self._wake.set()

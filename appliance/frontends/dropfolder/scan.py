@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from appliance.core import FileRow
 
 _TEMPORARY_ENDS = (b".part", b".tmp", b".crdownload", b".swp", b"~")
-_OWN = frozenset({b"_STATUS.txt", b"_status.json"})
+_OWN = frozenset({b"_STATUS.txt", b"_status.json", b"_IMPORT.txt"})
 
 
 @dataclass(frozen=True)

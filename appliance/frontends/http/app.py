@@ -185,6 +185,7 @@ class Routes:
             ("GET", "/api/kb/progress", self.progress),
             ("POST", "/api/kb/rescan", self.rescan),
             ("POST", "/api/kb/check", self.check),
+            ("POST", "/api/kb/vacuum", self.vacuum),
             ("GET", "/api/conversations", self.conversations),
             ("DELETE", "/api/conversations", self.forget_conversations),
             ("GET", "/api/conversations/{id}", self.conversation),
@@ -429,6 +430,9 @@ class Routes:
     async def reindex_files(self, request: Request) -> Response:
         """Read one file again, or all."""
         body = await self._body(request)
+        if fields.flag(body, "vectors", default=False):
+            n_passages = await self._crossing.call_slowly(self._core.reembed)
+            return reply({"n_files": 0, "n_passages": n_passages})
         if fields.flag(body, "all", default=False):
             n_files = await self._crossing.call(self._core.reindex_all)
             return reply({"n_files": n_files})
@@ -464,6 +468,11 @@ class Routes:
     async def check(self, _request: Request) -> Response:
         """Look for inconsistencies in the store."""
         return reply({"problems": await self._crossing.call_slowly(self._core.check)})
+
+    async def vacuum(self, _request: Request) -> Response:
+        """Give freed space back to the disk."""
+        before, after = await self._crossing.call_slowly(self._core.vacuum)
+        return reply({"bytes_before": before, "bytes_after": after})
 
     async def conversations(self, _request: Request) -> Response:
         """List the conversations that are kept."""
