@@ -37,7 +37,9 @@ class StatusFiles:
         documents: Sequence[DocumentRow],
         progress: Progress,
     ) -> None:
-        """Bring the files up to date."""
+        """Bring the files up to date; an inbox that never held anything stays empty."""
+        if not known and not (self._folder / TEXT_NAME).exists():
+            return
         told = status_of(known, documents, progress)
         content = (text_of(told), json.dumps(told, ensure_ascii=False, indent=1) + "\n")
         if content == self._written and (self._folder / TEXT_NAME).exists():
