@@ -44,6 +44,10 @@ native-test: native
 native-sweep: native
 	cmake --build $(NATIVE_BUILD) -j $(NATIVE_JOBS) --target test-backend-ops
 	$(NATIVE_PYTHON) native/tools/sweep.py --build $(NATIVE_BUILD)
+	# Once more where they matter, on a board that has the fused operators.
+	ACL_SIM_CONFIG='{"accepts": ["aclnnRmsNorm", "aclnnLayerNorm", "aclnnSwiGlu", "aclnnGeGluV3"]}' \
+		$(NATIVE_PYTHON) native/tools/sweep.py --build $(NATIVE_BUILD) \
+		--ops NORM,RMS_NORM,NORM_MUL_ADD,RMS_NORM_MUL_ADD,ADD_RMS_NORM,SWIGLU,GEGLU,GEGLU_ERF
 
 native-predict: native
 	$(NATIVE_PYTHON) native/tools/predict.py --build $(NATIVE_BUILD)

@@ -2,7 +2,7 @@
 
 Every case the plugin claims must agree with ggml's CPU reference; every operator our models need
 must have claimed cases. Exit status 0 only if both hold. The table and the failing cases go to
-stdout, the same as JSON to <build>/sweep.json.
+stdout, the same as JSON to <build>/sweep.json (sweep-part.json with ``--ops``).
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def main() -> int:
     if status != 0 and not tally.failures:
         how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
         print(f"test-backend-ops ended with {how} after {tally.last}; stderr ends:\n{stderr}")
-    (build / "sweep.json").write_text(
+    (build / ("sweep-part.json" if options.ops else "sweep.json")).write_text(
         json.dumps(
             {
                 "claimed": tally.claimed,
