@@ -48,7 +48,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-STOP_DEADLINES_S = {"http": 6.0, "inbox": 3.0, "ingest": 8.0, "engine": 10.0, "store": 5.0}
+STOP_DEADLINES_S = {
+    "http": 6.0,
+    "inbox": 3.0,
+    "ingest": 8.0,
+    "selftest": 3.0,
+    "engine": 10.0,
+    "store": 5.0,
+}
 """Seconds each part may take to stop; their sum stays below the unit's TimeoutStopSec."""
 
 _STEADY_S = 20.0
@@ -148,6 +155,7 @@ def open_box(
         parts.started("engine", engine, engine.close)
         ingest = IngestWorker(config, store, engine, clock)
         core = Core(config, store, engine, ingest, clock)
+        parts.started("selftest", core.selftest, core.selftest.cancel)
         ingest.start()
         parts.started("ingest", ingest, ingest.stop)
         inbox = Inbox(core, clock)

@@ -35,7 +35,8 @@ from appliance.config import Config, models_dir
 from appliance.core.chat import Assistant, Question
 from appliance.core.conversations import Conversations
 from appliance.core.events import Answer
-from appliance.core.retrieve import BAR, Retriever
+from appliance.core.retrieve import DEFAULT_BAR, Retriever
+from appliance.core.selftest import calibrated_bar, probes
 from appliance.engine.llama import LlamaEngine
 from appliance.models import ModelStore
 from appliance.store import Store
@@ -123,9 +124,12 @@ def curve(
         retriever.search(item.question).relevance.score
         for item in without_own(store, engine, paragraphs, items)
     ]
+    own = probes(store, 200)
+    calibrated = calibrated_bar(retriever, own)
+    print(f"calibrated on {len(own)} questions made from the index itself: {calibrated:.2f}")
     rows = []
     print("bar    refused with paragraph   refused without")
-    for bar in sorted({*(n / 20 for n in range(1, 20)), BAR}):
+    for bar in sorted({*(n / 20 for n in range(1, 20)), DEFAULT_BAR, calibrated}):
         false = sum(score < bar for score in present) / len(present)
         right = sum(score < bar for score in absent) / len(absent)
         rows.append(
@@ -135,8 +139,10 @@ def curve(
                 "refused_unanswerable": round(right, 4),
             }
         )
-        print(f"{bar:.2f}   {false:22.1%}   {right:15.1%}{'   <- in force' if bar == BAR else ''}")
-    return {"questions": len(items), "bar": BAR, "curve": rows}
+        marks = {DEFAULT_BAR: "default", calibrated: "calibrated"}
+        mark = f"   <- {marks[bar]}" if bar in marks else ""
+        print(f"{bar:.2f}   {false:22.1%}   {right:15.1%}{mark}")
+    return {"questions": len(items), "bar": DEFAULT_BAR, "calibrated": calibrated, "curve": rows}
 
 
 def judge(

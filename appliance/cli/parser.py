@@ -99,6 +99,20 @@ def _add_main(commands: Commands, shared: argparse.ArgumentParser) -> None:
     )
     chat.add_argument("--no-history", action="store_true", help="keep nothing of this chat")
 
+    selftest = _command(
+        commands,
+        "selftest",
+        "question the box about its own documents: found, refused, invented",
+        "selftest:selftest",
+        shared,
+        "appliance selftest",
+        "appliance selftest --questions 50 --json",
+    )
+    selftest.add_argument(
+        "--questions", type=_count, default=20, metavar="N", help="of each kind (20)"
+    )
+    _json(selftest)
+
     status = _command(
         commands,
         "status",

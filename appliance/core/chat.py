@@ -93,6 +93,7 @@ class Question:
 
     ``history`` holds earlier (question, answer) pairs, oldest first, of a client that keeps its
     conversation itself; it counts only without ``conversation``. ``remember`` False keeps nothing.
+    ``without`` is a document to treat as absent, for the self-test.
     """
 
     text: str
@@ -103,6 +104,7 @@ class Question:
     lang: Lang | None = None
     client: str = ""
     remember: bool = True
+    without: int | None = None
 
 
 class Turn:
@@ -143,7 +145,10 @@ class Turn:
         if self._conversation is None and question.remember:
             self._conversation = box.conversations.begin(question.client)
         found = box.retriever.search(
-            standalone(question.text, history), k=_N_HITS, collection=question.collection
+            standalone(question.text, history),
+            k=_N_HITS,
+            collection=question.collection,
+            without=question.without,
         )
         self._search_s = self._elapsed()
 

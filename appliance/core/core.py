@@ -21,6 +21,7 @@ from appliance.core.conversations import Conversations
 from appliance.core.ingest import IngestWorker, Progress, limits_of
 from appliance.core.pages import Page, Pages
 from appliance.core.retrieve import Retriever, SearchResult
+from appliance.core.selftest import SelfTest
 from appliance.engine.base import Engine, EngineStatus, Generation, GenerationRequest, Priority
 from appliance.errors import (
     BadRequestError,
@@ -61,6 +62,7 @@ class Core:
         self._assistant = Assistant(
             engine, self._retriever, self.conversations, config.assistant, clock
         )
+        self.selftest = SelfTest(store, self._assistant, config.search, config.assistant)
         self._pages = Pages(store, os.fsencode(config.inbox_dir), limits_of(config.ingest))
         self._problems: dict[str, tuple[str, dict[str, Fact]]] = {}
 

@@ -64,6 +64,14 @@ _NEIGHBOUR_CHARS = 1200
 """Longest text of a hit grown by its neighbours."""
 
 
+DEFAULT_BAR = 0.4
+"""Relevance below which nothing found counts as an answer, until the index's own questions say
+better (``selftest.calibrated_bar``); see ``bar_score`` for how it was found.
+"""
+
+_BAR_META = "bar"
+
+
 @dataclass(frozen=True)
 class ArmRank:
     """Where one arm had a passage: 1-based rank and its own score (BM25 or cosine)."""
@@ -139,6 +147,7 @@ class SearchResult:
     relevance: Relevance
     facts: dict[str, Fact] = field(default_factory=dict)
     explanation: Explanation | None = None
+    bar: float = DEFAULT_BAR
 
     def as_json(self) -> dict[str, Any]:
         """Return the shape of ``kb search --json``."""
@@ -152,7 +161,7 @@ class SearchResult:
                 if self.relevance.closeness is None
                 else round(self.relevance.closeness, 4),
                 "score": round(self.relevance.score, 4),
-                "bar": BAR,
+                "bar": self.bar,
                 "missing_codes": list(self.relevance.missing_codes),
             },
             "explain": None if self.explanation is None else asdict(self.explanation),
@@ -180,10 +189,6 @@ class SearchResult:
         }
 
 
-BAR = 0.4
-"""Relevance below which nothing found counts as an answer; see ``_relevance``."""
-
-
 class Retriever:
     """Searches one store; safe to call from any thread."""
 
@@ -192,6 +197,17 @@ class Retriever:
         self._embedder = embedder
         self._config = config
         self._speller = Speller(store)
+        self._bar = float(store.get_meta(_BAR_META) or DEFAULT_BAR)
+
+    @property
+    def bar(self) -> float:
+        """Relevance that an answer needs."""
+        return self._bar
+
+    def set_bar(self, bar: float) -> None:
+        """Set the bar, durably."""
+        self._store.set_meta(_BAR_META, f"{bar:.2f}")
+        self._bar = bar
 
     def search(
         self,
@@ -257,7 +273,7 @@ class Retriever:
             keyword.n_passages,
             time.perf_counter() - started,
         )
-        return SearchResult(asked, hits, outcome, relevance, facts, explanation)
+        return SearchResult(asked, hits, outcome, relevance, facts, explanation, self._bar)
 
     def _leave_out(
         self, document: int, keyword: KeywordHits, dense: Sequence[tuple[int, float]]
@@ -397,7 +413,7 @@ class Retriever:
     def _outcome(
         self, hits: Sequence[Hit], relevance: Relevance, collection: str | None
     ) -> tuple[RefusalReason | None, dict[str, Fact]]:
-        if hits and relevance.score >= BAR:
+        if hits and relevance.score >= self._bar:
             return None, {}
         n_pending = self._store.count_pending_work()
         if n_pending:
@@ -478,7 +494,7 @@ def _relevance(
 
 
 def bar_score(coverage: float, loose: float, closeness: float | None) -> float:
-    """Return relevance from 0 to 1 of the signals; ``BAR`` is the border.
+    """Return relevance from 0 to 1 of the signals; ``DEFAULT_BAR`` is the border.
 
     A logistic of their weighted sum, fitted on the questions of CMRC2018's trial set with their
     passage in the index against the same questions with it taken out. Refused at the border, of

@@ -5,6 +5,18 @@ from __future__ import annotations
 from appliance.messages.sentence import Sentence
 
 SENTENCES: dict[str, Sentence] = {
+    "selftest_running": Sentence(
+        "A self-test is running already.",
+        "自检正在进行。",
+        "Wait for its end, or stop it.",
+        "请等待结束，或先停止。",
+    ),
+    "selftest_no_questions": Sentence(
+        "No document states a figure that could be asked for.",
+        "文档中没有可以用来提问的数字。",
+        "Put in documents with figures (times, amounts, numbers) and try again.",
+        "请放入含有数字（时间、数量、编号）的文档后再试。",
+    ),
     "no_documents": Sentence(
         "There are no documents yet, so I cannot answer from them.",
         "还没有任何文档，所以我无法根据文档回答。",

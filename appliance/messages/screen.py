@@ -59,6 +59,22 @@ LABELS: dict[str, tuple[str, str]] = {
         "{n_passages} passages get new vectors; keyword search works meanwhile.",
         "正在为 {n_passages} 个段落重新计算向量；期间关键词搜索可用。",
     ),
+    "selftest_progress": ("Question {done} of {total}", "第 {done}/{total} 题"),
+    "selftest_lang": (
+        "{lang}: {found} of {answerable} found, {wrong} wrong, {refused} refused; "
+        "of {unanswerable} that no document answers {refused_rightly} refused, {invented} invented",
+        "{lang}：可答的 {answerable} 题答对 {found}、答错 {wrong}、拒答 {refused}；"
+        "文档中没有答案的 {unanswerable} 题拒答 {refused_rightly}、编造 {invented}",
+    ),
+    "selftest_before": ("The run before:", "上一次："),
+    "selftest_changed": (
+        "Model, embedder or settings are others than in the run before.",
+        "模型、向量模型或设置与上一次不同。",
+    ),
+    "selftest_outdated": (
+        "Model or settings changed since the last self-test; run 'appliance selftest'.",
+        "上次自检之后模型或设置有变化，请运行 “appliance selftest”。",
+    ),
     "why_read_as": ("Read as: {query}", "按拼音读作：{query}"),
     "why_terms": (
         "Terms, passages that hold them (weight): {terms}",

@@ -34,7 +34,7 @@ def test_the_commands_of_the_contract_exist() -> None:
         "chat",
         "status",
         *(f"kb {name}" for name in ("list", "show", "search", "remove", "reindex", "stats")),
-        *(f"kb {name}" for name in ("wait", "check")),
+        *(f"kb {name}" for name in ("wait", "check", "vacuum", "import")),
         *(f"models {name}" for name in ("list", "pull", "verify", "import", "remove")),
         *(f"config {name}" for name in ("check", "show", "reference")),
     }
@@ -56,7 +56,13 @@ def test_command_has_help_an_example_of_itself_and_a_function(path: tuple[str, .
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_data_folder_is_taken_before_and_after_the_command(path: tuple[str, ...]) -> None:
-    required = {"ask": ["q"], "kb show": ["d"], "kb search": ["q"], "kb remove": ["d"]}
+    required = {
+        "ask": ["q"],
+        "kb show": ["d"],
+        "kb search": ["q"],
+        "kb remove": ["d"],
+        "kb import": ["d"],
+    }
     required |= {"kb reindex": ["--all"], "models import": ["f"], "models remove": ["m"]}
     required |= {"backup verify": ["f"], "backup restore": ["f"]}
     required |= {"history show": ["c"], "history forget": ["--all"]}

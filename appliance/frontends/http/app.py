@@ -186,6 +186,9 @@ class Routes:
             ("POST", "/api/kb/rescan", self.rescan),
             ("POST", "/api/kb/check", self.check),
             ("POST", "/api/kb/vacuum", self.vacuum),
+            ("GET", "/api/selftest", self.selftest),
+            ("POST", "/api/selftest", self.start_selftest),
+            ("DELETE", "/api/selftest", self.cancel_selftest),
             ("GET", "/api/conversations", self.conversations),
             ("DELETE", "/api/conversations", self.forget_conversations),
             ("GET", "/api/conversations/{id}", self.conversation),
@@ -473,6 +476,21 @@ class Routes:
         """Give freed space back to the disk."""
         before, after = await self._crossing.call_slowly(self._core.vacuum)
         return reply({"bytes_before": before, "bytes_after": after})
+
+    async def selftest(self, _request: Request) -> Response:
+        """Say how far the self-test is, and what the last two found."""
+        return reply(await self._crossing.call(self._core.selftest.state))
+
+    async def start_selftest(self, request: Request) -> Response:
+        """Begin to question the box about its own documents."""
+        n = fields.whole(await self._body(request), "questions", 1, 500) or 20
+        await self._crossing.call_slowly(self._core.selftest.start, n)
+        return reply(await self._crossing.call(self._core.selftest.state), HTTPStatus.ACCEPTED)
+
+    async def cancel_selftest(self, _request: Request) -> Response:
+        """End a running self-test."""
+        await self._crossing.call_slowly(self._core.selftest.cancel)
+        return reply(await self._crossing.call(self._core.selftest.state))
 
     async def conversations(self, _request: Request) -> Response:
         """List the conversations that are kept."""

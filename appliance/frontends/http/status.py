@@ -61,6 +61,7 @@ def status_of(core: Core, lang: Lang, uptime_s: float) -> dict[str, Any]:
         },
         "documents": core.stats(),
         "work": asdict(core.progress()),
+        "selftest_outdated": core.selftest.state()["is_outdated"],
         "keep_history": core.config.assistant.keep_history,
         "uptime_s": uptime_s,
         "versions": versions(),

@@ -39,6 +39,8 @@ def status_screen(status: Json, lang: str, url: str) -> str:
     rows.append(["row_documents", say("documents_line", lang, **documents)])
     if documents["failed"]:
         rows.append(["", say("documents_failed", lang, n=len(documents["failed"]))])
+    if status.get("selftest_outdated"):
+        rows.append(["", say("selftest_outdated", lang)])
     rows.append(["row_work", progress_line(status["work"], lang)])
     rest = memory["own"] - min(memory["own"], memory.get("compute", 0))
     sizes = {
