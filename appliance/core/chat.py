@@ -378,9 +378,12 @@ class Assistant:
 
 def _place(hit: Hit) -> str:
     """Return a hit's place as the prompt shows it, e.g. ``manual.pdf p. 3``."""
+    # Names are text of the document's author too.
+    path = prompt.without_orders(hit.path) or f"#{hit.document}"
     if hit.page is not None:
-        return f"{hit.path} p. {hit.page}"
-    return " / ".join(part for part in (hit.path, hit.heading, hit.place) if part)
+        return f"{path} p. {hit.page}"
+    heading = prompt.without_orders(hit.heading or "")
+    return " / ".join(part for part in (path, heading, hit.place) if part)
 
 
 def _citation(n: int, hit: Hit, wanted: str) -> Citation:
