@@ -8,7 +8,7 @@ BIN     := $(VENV)/bin
 DEMO    ?= .demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-python lint format models peers bench-retrieval bench-answers docs dist boot-test install-test clean
+.PHONY: help demo test test-python lint format models peers bench bench-retrieval bench-answers docs dist boot-test install-test clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -85,3 +85,6 @@ peers: $(PEERS)/bin/llama-server $(PEERS)/bin/llama-bench ## build llama-server 
 $(PEERS)/bin/llama-server $(PEERS)/bin/llama-bench &: $(VENV)/.demo-ready $(NATIVE_SDIST)/.unpacked
 	cmake -S $(NATIVE_LLAMA) -B $(PEERS) $(NATIVE_GENERATOR) $(PEER_FLAGS)
 	cmake --build $(PEERS) -j $(NATIVE_JOBS) --target llama-server llama-bench
+
+bench: peers models ## speed beside llama-bench and llama-server, in turn: BENCH="--only single"
+	$(BIN)/python bench/speed.py --peers $(PEERS) $(BENCH)

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, TypeVar
 from appliance import config as configuration
 from appliance.config import Config, models_dir, plugin_path
 from appliance.core import Core, IngestWorker
-from appliance.engine.base import Engine
+from appliance.engine.base import Engine, SavedPrompts
 from appliance.errors import EXIT_DONE, EXIT_FAILED, ApplianceError, EngineError, FrontendError
 from appliance.frontends.dropfolder import Inbox
 from appliance.frontends.http.frontend import HttpFrontend
@@ -193,6 +193,7 @@ def make_engine(config: Config) -> Engine:
         n_threads=n_threads or None,
         n_batch=engine.n_batch,
         max_queue=engine.max_queue,
+        saved_prompts=SavedPrompts(config.data / "cache" / "prompts", engine.prompt_cache_bytes),
         device=device,
         plugin_path=plugin_path(config),
         device_settings=config.device,

@@ -32,12 +32,14 @@ from appliance.engine.base import (
     Prefilled,
     QueueUpdate,
     Reasoning,
+    SavedPrompts,
     Token,
     Usage,
 )
 from appliance.engine.native import (
     ABORTED,
     DECODED,
+    LIBRARY_VERSION,
     AbortFlag,
     Batch,
     Context,
@@ -47,8 +49,9 @@ from appliance.engine.native import (
     sizes_of,
 )
 from appliance.engine.pace import Rate, chunk_tokens
+from appliance.engine.promptcache import PrefixFiles, Saved, model_digest
 from appliance.engine.requests import demand_sane, grammar_source, token_logprob
-from appliance.engine.slots import Slot, TokenArray, choose_slot
+from appliance.engine.slots import Slot, TokenArray, choose_slot, common_prefix
 from appliance.engine.template import ChatTemplate
 from appliance.engine.textstream import TextStream
 from appliance.engine.thinking import CLOSE, OPEN, ThoughtSplitter
@@ -68,6 +71,8 @@ from appliance.units import Tokens
 _log = logging.getLogger(__name__)
 
 _LEAST_CHUNK = 32
+_LEAST_PINNED = 32
+_N_PINS = 2
 _END_OF_THOUGHT = f"\n{CLOSE}\n\n"
 _FIRST_GUESS_S = 10.0
 
@@ -95,6 +100,7 @@ class Answering:
         n_batch: int,
         max_queue: int,
         step_s: float,
+        saved: SavedPrompts | None = None,
     ) -> None:
         self._lock = lock
         self.n_ctx = n_ctx
@@ -105,6 +111,11 @@ class Answering:
         self._template: ChatTemplate | None = None
         self.abort = AbortFlag()
         self.slots: list[Slot[Work]] = [Slot(seq_id) for seq_id in range(n_slots)]
+        self._pins: list[Slot[Work]] = [Slot(n_slots + n) for n in range(_N_PINS)]
+        self._saved = saved
+        self._files: PrefixFiles | None = None
+        self._unsaved: list[Slot[Work]] = []
+        self._head: tuple[object, TokenArray] | None = None
         self._batch = Batch(n_batch)
         self._waiting: WaitingRoom[Work] = WaitingRoom()
         self._in_step: set[Work] = set()
@@ -197,6 +208,9 @@ class Answering:
         is_thinking = text.rstrip().endswith(OPEN)
         splits = request.prompt is None and "thinking" in self.features
         source = grammar_source(request)
+        if source is not None:
+            model.grammar(source).close()  # to refuse a bad one now
+        n_pinned = self._n_shared(request, prompt, thinks=thinks)
         clock = Clock(accepted=time.monotonic())
         events: queue.SimpleQueue[GenerationEvent | ApplianceError] = queue.SimpleQueue()
         works = [
@@ -211,12 +225,35 @@ class Answering:
                 ),
                 events=events,
                 index=index,
-                grammar=model.grammar(source) if source is not None else None,
+                grammar_source=source,
+                n_pinned=n_pinned,
             )
             for index in range(request.n)
         ]
         works[0].followers = works[1:]
         return works
+
+    def _n_shared(self, request: GenerationRequest, prompt: TokenArray, *, thinks: bool) -> int:
+        """Return how many tokens other chats with the same system message will begin with."""
+        if not request.messages or request.messages[0].role != "system":
+            return 0
+        key = (request.messages[0], request.tools, thinks)
+        if self._head is None or self._head[0] != key:
+            # What two conversations that differ in the user's words have in common. The words
+            # are ones that no tokenizer joins to what stands before them.
+            heads = [
+                self.opened().prompt_tokens(
+                    self.chat_prompt(
+                        (request.messages[0], Message("user", word)),
+                        tools=request.tools,
+                        thinking=thinks,
+                    )
+                )
+                for word in ("0", "\n")
+            ]
+            self._head = (key, heads[0][: common_prefix(heads[0], heads[1])])
+        n_common = common_prefix(self._head[1], prompt)
+        return n_common if n_common >= _LEAST_PINNED else 0
 
     def enqueue(self, work: Work) -> None:
         """Put accepted work into the queue; the lock is held.
@@ -298,12 +335,13 @@ class Answering:
                 shape = ContextShape(
                     n_cells=n_ctx * len(self.slots),
                     n_batch=self._batch.capacity,
-                    n_seq=len(self.slots),
+                    n_seq=len(self.slots) + len(self._pins),
                     n_threads=n_threads,
                 )
                 context = Context(model, shape, self.abort)
             template = _template_of(model)
             self._warm_up(model, context)
+            self._restore(context, f"gpu layers {n_gpu_layers}")
         except ApplianceError:
             if context is not None:
                 context.close()
@@ -321,6 +359,73 @@ class Answering:
         self._batch.add(token, 0, 0, wants="last")
         context.decode(self._batch)
         context.clear()
+
+    def _restore(self, context: Context, settings: str) -> None:
+        """Put back what earlier runs pinned; a box that cannot save still answers."""
+        if self._saved is None or not context.model.has_rollback:
+            return
+        try:
+            digest = model_digest(context.model.path, self._saved.folder)
+            world = f"{digest}|llama-cpp-python {LIBRARY_VERSION}|{settings}"
+            self._files = PrefixFiles(self._saved.folder, self._saved.most_bytes, world)
+            kept = self._files.load(len(self._pins))
+        except OSError as error:
+            _log.warning("prompts cannot be kept across restarts: %s", error)
+            self._files = None
+            return
+        for pin, saved in zip(self._pins, kept, strict=False):
+            if context.load_sequence(pin.seq_id, saved.cells) and (
+                context.length(pin.seq_id) == len(saved.tokens)
+            ):
+                pin.tokens = saved.tokens
+            else:
+                context.remove(pin.seq_id, 0)
+        _log.info("%d shared prompts restored", sum(len(pin.tokens) > 0 for pin in self._pins))
+
+    @property
+    def has_unsaved(self) -> bool:
+        """Whether ``save_pins`` has something to do."""
+        return self._files is not None and bool(self._unsaved)
+
+    def save_pins(self) -> None:
+        """Write what was pinned and is not on the disk yet; for idle moments."""
+        if self._files is None or self.context is None:
+            return
+        pins, self._unsaved = self._unsaved, []
+        for pin in pins:
+            saved = Saved(pin.tokens, self.context.save_sequence(pin.seq_id))
+            try:
+                if len(pin.tokens) and self._files.save(saved):
+                    _log.info("saved a shared prompt of %d tokens", len(pin.tokens))
+            except OSError as error:
+                _log.warning("a shared prompt could not be saved: %s", error)
+
+    def _pin(self, slot: Slot[Work], work: Work, context: Context) -> None:
+        """Keep the shared beginning of a prompt that was just read, in place of the oldest."""
+        tokens = work.prompt[: work.n_pinned]
+        if not len(tokens) or not context.model.has_rollback:
+            return
+        for pin in self._pins:
+            if np.array_equal(pin.tokens, tokens):
+                pin.last_used = self._n_turns
+                if self._files is not None:
+                    self._files.touch(tokens)
+                return
+        pin = min(self._pins, key=lambda pin: (len(pin.tokens) > 0, pin.last_used))
+        context.remove(pin.seq_id, 0)
+        context.share(slot.seq_id, pin.seq_id, len(tokens))
+        pin.tokens, pin.last_used = tokens.copy(), self._n_turns
+        if pin not in self._unsaved:
+            self._unsaved.append(pin)
+
+    def _unpin(self, context: Context) -> bool:
+        """Give the pins' cells back; False when there were none."""
+        held = [pin for pin in self._pins if len(pin.tokens)]
+        for pin in held:
+            context.remove(pin.seq_id, 0)
+            pin.tokens = pin.tokens[:0]
+        self._unsaved = []
+        return bool(held)
 
     def end_all(self, error: ApplianceError, *, is_failure: bool) -> None:
         """Refuse what waits with ``error``; what runs ends with it too, or cancelled.
@@ -345,8 +450,9 @@ class Answering:
             self.model.close()
         self.context = self.model = None
         self.lost = None
-        for slot in self.slots:
+        for slot in (*self.slots, *self._pins):
             slot.tokens = slot.tokens[:0]
+        self._unsaved = []
 
     # ---------------------------------------------------------------------------------------------
     # serving, on the engine thread
@@ -367,7 +473,9 @@ class Answering:
 
     def _start(self, work: Work, context: Context) -> None:
         assert self.model is not None  # noqa: S101 (a context has a model)
-        choice = choose_slot(self.slots, work.prompt, can_share=context.model.has_rollback)
+        choice = choose_slot(
+            self.slots, work.prompt, can_share=context.model.has_rollback, pinned=self._pins
+        )
         slot, source, n_common = choice.slot, choice.source, choice.n_common
         kept = source.tokens[:n_common]
         if slot is not source:
@@ -381,6 +489,8 @@ class Answering:
         sampling = work.request.sampling
         if sampling.seed is not None:
             sampling = replace(sampling, seed=sampling.seed + work.index)
+        if work.grammar_source is not None:
+            work.grammar = self.model.grammar(work.grammar_source)
         work.sampler = Sampler(
             self.model, sampling, work.prompt, n_ctx=self.n_ctx, grammar=work.grammar
         )
@@ -425,8 +535,8 @@ class Answering:
         if status == ABORTED:
             self._drop_cancelled_prefills(context)
         elif status == DECODED:
-            self._after_decode(parts, took)
-        else:
+            self._after_decode(context, parts, took)
+        elif not self._unpin(context):
             self._fail_running(EngineError(cause="the KV cache has no room left"))
 
     def _plan(self, *, may_prefill: bool) -> list[Part]:
@@ -455,7 +565,7 @@ class Answering:
             budget -= len(tokens)
         return parts
 
-    def _after_decode(self, parts: Sequence[Part], took: float) -> None:
+    def _after_decode(self, context: Context, parts: Sequence[Part], took: float) -> None:
         n_prefill = sum(len(part.tokens) for part in parts if part.is_prefill)
         n_decode = len(parts) - sum(part.is_prefill for part in parts)
         if n_prefill:
@@ -474,6 +584,7 @@ class Answering:
                     continue
                 work.clock.prefilled = time.monotonic()
                 self._say_prefilled(work)
+                self._pin(part.slot, work, context)
                 self._call_followers(work)
             if work.n_most == 0:
                 self._end(part.slot, FinishReason.LENGTH)
@@ -645,6 +756,9 @@ class Answering:
                 if work is not None:
                     self._waiting.done(work.client)
                     self._over(work, error)
+        for pin in self._pins:
+            pin.tokens = pin.tokens[:0]
+        self._unsaved = []
         if self.context is not None:
             self.context.clear()
 

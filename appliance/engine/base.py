@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from pathlib import Path
 from typing import Literal, Protocol
 
 import numpy as np
@@ -249,6 +250,14 @@ class Generation(Protocol):
     def cancel(self) -> None:
         """Stop at the next engine step, in any stage; idempotent, callable from any thread."""
         ...
+
+
+@dataclass(frozen=True)
+class SavedPrompts:
+    """Where shared beginnings of prompts are kept across restarts, and how many bytes of them."""
+
+    folder: Path
+    most_bytes: int
 
 
 @dataclass(frozen=True)

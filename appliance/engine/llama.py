@@ -31,7 +31,14 @@ import numpy.typing as npt
 
 from appliance.config import DeviceConfig
 from appliance.engine.answering import Answering
-from appliance.engine.base import EngineStatus, Feature, GenerationRequest, Message, Priority
+from appliance.engine.base import (
+    EngineStatus,
+    Feature,
+    GenerationRequest,
+    Message,
+    Priority,
+    SavedPrompts,
+)
 from appliance.engine.devices import (
     Device,
     DeviceChoice,
@@ -86,6 +93,7 @@ class LlamaEngine:
         plugin_path: the NPU plugin's library, None when none is installed.
         device_settings: how the NPU is used.
         step_s: seconds a step may take while answers are streaming.
+        saved_prompts: where shared beginnings of prompts outlive the process; None for nowhere.
         model_problem: why there is no ``model_path``; shown by ``status`` and raised on use.
         embedder_problem: the same for ``embedder_path``.
     """
@@ -105,6 +113,7 @@ class LlamaEngine:
         plugin_path: Path | None = None,
         device_settings: DeviceConfig | None = None,
         step_s: float = 0.4,
+        saved_prompts: SavedPrompts | None = None,
         model_problem: ApplianceError | None = None,
         embedder_problem: ApplianceError | None = None,
     ) -> None:
@@ -137,6 +146,7 @@ class LlamaEngine:
             n_batch=n_batch,
             max_queue=max_queue,
             step_s=step_s,
+            saved=saved_prompts,
         )
         self._vectors = TextEmbedder(
             self._lock, embedder_path, embedder_problem, n_batch=embed_batch, step_s=step_s
@@ -437,7 +447,7 @@ class LlamaEngine:
                 n_answers = answers.n_running + answers.n_waiting
                 if n_answers or len(vectors.queries) or len(vectors.ingests):
                     return True
-                if self._is_retry_due():
+                if self._is_retry_due() or answers.has_unsaved:
                     return True
                 self._lock.wait(_IDLE_WAKE_S)
             return False
@@ -456,6 +466,8 @@ class LlamaEngine:
             _log.info("trying the NPU again")
             self._reload()
             return
+        if is_idle and not len(vectors.ingests):
+            answers.save_pins()
         answers.admit()
         is_chatting = answers.n_running > 0
         if len(vectors.queries):
@@ -480,6 +492,8 @@ class LlamaEngine:
             self._answers.end_all(error, is_failure=is_failure)
             self._vectors.stop()
             self._vectors.end_all(error)
+        if not is_failure:
+            self._answers.save_pins()
         self._answers.free()
         self._vectors.free()
         release_npu()

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import llama_cpp
 import llama_cpp.llama_cpp as C  # noqa: N812 (a C library's namespace)
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,7 @@ from appliance.units import MIB
 _log = logging.getLogger("appliance.engine.llama")
 _libc = ctypes.CDLL(None)
 
+LIBRARY_VERSION = str(llama_cpp.__version__)
 DECODED, NO_KV_ROOM, ABORTED = 0, 1, 2
 _BANNED = -100.0  # OpenAI's least bias, "should result in a ban of the token"
 
@@ -543,6 +545,18 @@ class Context:
     def share(self, source: int, target: int, n_tokens: int) -> None:
         """Let ``target`` also own the first ``n_tokens`` cells of ``source``; nothing is copied."""
         C.llama_memory_seq_cp(self._memory, source, target, 0, n_tokens)
+
+    def save_sequence(self, seq_id: int) -> bytes:
+        """Return the cells of a sequence in the library's own form; empty when it has none."""
+        size = C.llama_state_seq_get_size(self._context, seq_id)
+        buffer = (ctypes.c_uint8 * size)()
+        n = C.llama_state_seq_get_data(self._context, buffer, size, seq_id)
+        return bytes(memoryview(buffer)[:n])
+
+    def load_sequence(self, seq_id: int, cells: bytes) -> bool:
+        """Put saved cells back as a sequence; False when they do not fit this context."""
+        buffer = (ctypes.c_uint8 * len(cells)).from_buffer_copy(cells)
+        return bool(C.llama_state_seq_set_data(self._context, buffer, len(cells), seq_id))
 
     def length(self, seq_id: int) -> int:
         """Return how many tokens of a sequence are in the cache."""

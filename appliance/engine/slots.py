@@ -47,7 +47,13 @@ def common_prefix(a: TokenArray, b: TokenArray) -> int:
     return int(different[0]) if len(different) else n
 
 
-def choose_slot(slots: Sequence[Slot[T]], prompt: TokenArray, *, can_share: bool) -> Choice[T]:
+def choose_slot(
+    slots: Sequence[Slot[T]],
+    prompt: TokenArray,
+    *,
+    can_share: bool,
+    pinned: Sequence[Slot[T]] = (),
+) -> Choice[T]:
     """Return where to serve ``prompt``; at least one slot is free.
 
     The longest common prefix wins. A free slot that holds it is used in place if most of what it
@@ -58,12 +64,21 @@ def choose_slot(slots: Sequence[Slot[T]], prompt: TokenArray, *, can_share: bool
         slots: all slots, busy ones included.
         prompt: the prompt's tokens; one token always stays to be computed, for its logits.
         can_share: whether the context can copy a part of one sequence to another.
+        pinned: sequences that serve nobody and only lend what they hold.
     """
     limit = len(prompt) - 1
     free = [slot for slot in slots if slot.work is None]
     matches = [(min(common_prefix(slot.tokens, prompt), limit), slot) for slot in slots]
     candidates = matches if can_share else [match for match in matches if match[1].work is None]
+    if can_share and pinned:
+        lent = [(min(common_prefix(pin.tokens, prompt), limit), pin) for pin in pinned]
+        n_lent, lender = max(lent, key=lambda m: m[0])
+    else:
+        n_lent, lender = 0, slots[0]
     n_common, best = max(candidates, key=lambda m: (m[0], m[1].work is None, m[1].last_used))
+    if n_lent > n_common:
+        oldest = min(free, key=lambda slot: (len(slot.tokens) > 0, slot.last_used))
+        return Choice(oldest, lender, n_lent)
     oldest = min(free, key=lambda slot: (len(slot.tokens) > 0, slot.last_used))
     if n_common == 0:
         return Choice(oldest, oldest, 0)

@@ -47,7 +47,8 @@ class Work:
 
     ``events`` has no bound of its own: an answer puts at most two events per token into it and is
     itself bounded by the context. ``followers`` are further answers to the same prompt (they share
-    ``events``); they join the queue when the prompt has been read. ``forced`` tokens come next,
+    ``events``); they join the queue when the prompt has been read. The first ``n_pinned`` tokens
+    of the prompt are worth keeping for other chats. ``forced`` tokens come next,
     whatever the model would say.
     """
 
@@ -59,7 +60,9 @@ class Work:
     stream: TextStream
     events: queue.SimpleQueue[GenerationEvent | ApplianceError]
     index: int = 0
+    grammar_source: str | None = None
     grammar: Grammar | None = None
+    n_pinned: int = 0
     followers: list[Work] = field(default_factory=list)
     is_cancelled: bool = False
     is_over: bool = False
