@@ -83,6 +83,11 @@ class Answering:
                     name, data = "message", ""
         raise DaemonUnreachableError("daemon_lost", url=self._client.url)
 
+    def stop(self) -> None:
+        """Hang up from another thread than the one that reads, which then finds the end."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Hang up; the daemon stops an answer that is still running."""
         with contextlib.suppress(OSError):
@@ -192,7 +197,8 @@ class Client:
         """Turn what the connection raises into ``DaemonUnreachableError``."""
         try:
             yield
-        except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            # ValueError: half a line of JSON, or half the length of a chunk.
             raise DaemonUnreachableError("daemon_lost", url=self.url) from error
 
     def _connect(self, timeout_s: float) -> http.client.HTTPConnection:

@@ -188,6 +188,27 @@ class HttpConfig:
 
 
 @dataclass(frozen=True)
+class SerialConfig:
+    """Serial lines for people and machines (docs/serial-protocol.md)."""
+
+    ports: tuple[str, ...] = _key(
+        (), "Lines to serve, e.g. [ttyS1, ttyUSB0@9600]: names in /dev, @BAUD if it is another."
+    )
+    baud: int = _key(115200, "Bits per second of a line.", low=1200, high=3000000)
+    flow: Literal["none", "rtscts", "xonxoff"] = _key("none", "Flow control.")
+    encoding: Literal["auto", "utf-8", "gb18030"] = _key(
+        "auto", "Encoding of terminals; auto begins with UTF-8 and follows what is typed."
+    )
+    language: Literal["zh", "en"] = _key("zh", "Language of the screen.")
+    pin: str | None = _key(
+        None, "What a person must type, and a machine send with hello, first.", secret=True
+    )
+    idle_s: float = _key(
+        300.0, "A person's chat is forgotten after this long without a key.", low=5.0, high=86400.0
+    )
+
+
+@dataclass(frozen=True)
 class LogConfig:
     """Logging."""
 
@@ -210,6 +231,7 @@ class Config:
     assistant: AssistantConfig = field(default_factory=AssistantConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
+    serial: SerialConfig = field(default_factory=SerialConfig)
     log: LogConfig = field(default_factory=LogConfig)
 
     @property
@@ -392,6 +414,10 @@ def _check(value: object, hint: Any, spec: dataclasses.Field[Any]) -> object:  #
                 return value if _in_range(value, spec) else _BAD
         elif option is str and isinstance(value, str) and value:
             return value
+        elif get_origin(option) is tuple and isinstance(value, list):
+            # The one kind of list there is: texts.
+            is_sound = all(isinstance(item, str) and item for item in value)
+            return tuple(value) if is_sound else _BAD
     return _BAD
 
 
@@ -416,6 +442,8 @@ def describe(hint: Any, spec: dataclasses.Field[Any]) -> str:  # noqa: ANN401
             words.append(", ".join(str(v) for v in get_args(option)))
         elif option is type(None):
             words.append("null")
+        elif get_origin(option) is tuple:
+            words.append("a list of texts")
         else:
             words.append(names[option])
     text = " or ".join(words)

@@ -34,6 +34,7 @@ from appliance.engine.base import Engine, SavedPrompts
 from appliance.errors import EXIT_DONE, EXIT_FAILED, ApplianceError, EngineError, FrontendError
 from appliance.frontends.dropfolder import Inbox
 from appliance.frontends.http.frontend import HttpFrontend
+from appliance.frontends.http.guard import read_api_key
 from appliance.messages import Lang, explain
 from appliance.models import ModelStore
 from appliance.store import Store
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 STOP_DEADLINES_S = {
+    "serial": 4.0,
     "http": 6.0,
     "inbox": 3.0,
     "ingest": 8.0,
@@ -163,6 +165,13 @@ def open_box(
         parts.started("inbox", inbox, inbox.stop)
         http = HttpFrontend(core, clock, default_lang=lang, rescan=inbox.rescan)
         parts.started("http", http, http.stop)
+        if config.serial.ports:
+            from appliance.frontends.serial.frontend import SerialFrontend
+
+            key = read_api_key(config.http)
+            serial = SerialFrontend(core, clock, url=http.url, api_key=key)
+            serial.start()
+            parts.started("serial", serial, serial.stop)
         yield Box(config, core, http)
     finally:
         parts.stop_all()

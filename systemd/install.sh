@@ -297,13 +297,13 @@ serial_line() {
             fi
         fi
     done
-    if ! grep -q "device: /dev/$serial" "$data/appliance.yaml" 2>/dev/null; then
+    if ! grep -q "^  ports: .*$serial" "$data/appliance.yaml" 2>/dev/null; then
         if [ -s "$data/appliance.yaml" ] && grep -q '^serial:' "$data/appliance.yaml"; then
-            say "  $data/appliance.yaml has a section serial already: add /dev/$serial there yourself"
+            say "  $data/appliance.yaml has a section serial already: add $serial to its ports yourself"
             return 0
         fi
-        if change "add /dev/$serial to $data/appliance.yaml"; then
-            printf 'serial:\n  ports:\n    - device: /dev/%s\n' "$serial" >>"$data/appliance.yaml"
+        if change "add $serial to $data/appliance.yaml"; then
+            printf 'serial:\n  ports: [%s]\n' "$serial" >>"$data/appliance.yaml"
             chown appliance:appliance "$data/appliance.yaml"
         fi
     fi
@@ -394,7 +394,7 @@ remove_all() {
         /etc/udev/rules.d/70-appliance.rules /usr/local/bin/appliance "$opt"
     for link in "$unit"/getty@*.service "$unit"/serial-getty@*.service; do
         port=${link##*@}
-        if [ -L "$link" ] && grep -q "/dev/${port%.service}\$" "$data/appliance.yaml" 2>/dev/null; then
+        if [ -L "$link" ] && grep -q "^  ports: .*${port%.service}" "$data/appliance.yaml" 2>/dev/null; then
             change "give the login prompt back: ${link##*/}" && rm -f "$link"
         fi
     done

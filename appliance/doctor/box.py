@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from pathlib import Path
 
 from appliance.config import CONFIG_NAME, models_dir
 from appliance.doctor.base import Finding, Machine
-from appliance.errors import ApplianceError, Fact, StoreCorruptError, StoreError
+from appliance.errors import ApplianceError, ConfigError, Fact, StoreCorruptError, StoreError
+from appliance.frontends.serial.port import has_getty, parse_ports
 from appliance.models import ModelStore
 from appliance.store import Store
 from appliance.system.gguf import inspect
@@ -122,29 +122,24 @@ def port(machine: Machine) -> Finding:
 
 
 def serial_lines(machine: Machine) -> Finding:
-    """Does a login prompt or the kernel's console sit on a serial line."""
-    consoles = (machine.text("/sys/class/tty/console/active") or "").split()
-    gettys = machine.glob("/run/systemd/generator/getty.target.wants/serial-getty@*.service")
-    names = {path.name.split("@")[1].removesuffix(".service") for path in gettys}
-    busy = sorted(names | {name for name in consoles if name.startswith(("ttyS", "ttyAMA"))})
-    wanted = [Path(device).name for device in serial_devices(machine)]
-    for name in wanted:
-        path = machine.at(f"/dev/{name}")
-        if not path.exists():
-            return Finding("serial", "warn", "doctor_serial_missing", {"port": name})
-        if name in busy:
-            return Finding("serial", "fail", "doctor_serial_getty", {"port": name})
-        if not os.access(path, os.R_OK | os.W_OK):
-            return Finding("serial", "fail", "doctor_serial_denied", {"port": name})
-    if not wanted:
+    """Can the configured lines be opened, and is a login prompt on one."""
+    try:
+        ports = parse_ports(machine.config.serial)
+    except ConfigError as error:
+        return Finding("serial", "fail", error.code, error.facts)
+    if not ports:
         return Finding("serial", "skip", "doctor_serial_none")
-    return Finding("serial", "ok", "doctor_serial", {"ports": ", ".join(wanted)})
-
-
-def serial_devices(machine: Machine) -> list[str]:
-    """Return the device of every configured serial line."""
-    section = getattr(machine.config, "serial", None)
-    return [port.device for port in section.ports] if section is not None else []
+    for port in ports:
+        facts = {"port": port.name}
+        path = machine.at(port.path)
+        if not path.exists():
+            return Finding("serial", "warn", "doctor_serial_missing", facts)
+        if has_getty(port.name, machine.root):
+            return Finding("serial", "fail", "doctor_serial_getty", facts)
+        if not os.access(path, os.R_OK | os.W_OK):
+            return Finding("serial", "fail", "doctor_serial_denied", facts)
+    names = ", ".join(port.name for port in ports)
+    return Finding("serial", "ok", "doctor_serial", {"ports": names})
 
 
 def service(machine: Machine) -> Finding:

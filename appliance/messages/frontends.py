@@ -5,6 +5,108 @@ from __future__ import annotations
 from appliance.messages.sentence import Sentence
 
 SENTENCES: dict[str, Sentence] = {
+    "serial_bad_port": Sentence(
+        "'{port}' names no serial line.",
+        "“{port}” 不是串口名。",
+        "Write a name in /dev, with @ and the speed if needed: ttyS1, ttyUSB0@9600.",
+        "请写 /dev 下的名称，需要时加 @ 和速率：ttyS1、ttyUSB0@9600。",
+    ),
+    "serial_missing": Sentence(
+        "The serial line {port} is not there.",
+        "串口 {port} 不存在。",
+        "Plug the adapter in; it is opened as soon as it appears.",
+        "请插上适配器；出现后会自动打开。",
+    ),
+    "serial_denied": Sentence(
+        "The box may not open the serial line {port}.",
+        "无权打开串口 {port}。",
+        "Run: usermod -aG dialout appliance, then restart the service.",
+        "请运行：usermod -aG dialout appliance，然后重启服务。",
+    ),
+    "serial_getty": Sentence(
+        "A login prompt or the kernel's console is on {port}; it would read every second key.",
+        "{port} 上有登录提示或内核控制台，会与本程序争抢按键。",
+        "Run: systemctl mask --now serial-getty@{port}; take console={port} off the kernel's line.",
+        "请运行：systemctl mask --now serial-getty@{port}；并从内核命令行去掉 console={port}。",
+    ),
+    "serial_busy": Sentence(
+        "Another program uses the serial line {port}.",
+        "另一个程序正在使用串口 {port}。",
+        "End it; the line is opened as soon as it is free.",
+        "请结束该程序；空闲后会自动打开。",
+    ),
+    "serial_failed": Sentence(
+        "The serial line {port} could not be opened: {cause}.",
+        "无法打开串口 {port}：{cause}。",
+        "Check cable, adapter and the speed in the configuration.",
+        "请检查线缆、适配器以及配置中的速率。",
+    ),
+    "frame_invalid": Sentence(
+        "This line is no frame: {cause}.",
+        "该行不是有效的帧：{cause}。",
+        "Send one JSON object per line; see docs/serial-protocol.md.",
+        "请每行发送一个 JSON 对象；见 docs/serial-protocol.md。",
+    ),
+    "frame_damaged": Sentence(
+        "Length or checksum of the frame does not fit.",
+        "帧的长度或校验和不符。",
+        "Send it again.",
+        "请重新发送。",
+    ),
+    "frame_too_long": Sentence(
+        "A frame may have {limit} bytes; this one was longer and was skipped.",
+        "一帧最多 {limit} 字节；该帧过长，已跳过。",
+        "Send a shorter one.",
+        "请发送较短的帧。",
+    ),
+    "frame_unknown_op": Sentence(
+        "There is no operation {op}.",
+        "没有操作 {op}。",
+        "There are: {allowed}.",
+        "可用的有：{allowed}。",
+    ),
+    "frame_field": Sentence(
+        "The field {field} makes no sense.",
+        "字段 {field} 无效。",
+        "Allowed: {allowed}.",
+        "允许：{allowed}。",
+    ),
+    "frame_pin_needed": Sentence(
+        "This line asks for a PIN first.",
+        "该串口需要先提供口令。",
+        'Send {{"op":"hello","pin":"..."}}.',
+        '请发送 {{"op":"hello","pin":"..."}}。',
+    ),
+    "frame_pin_wrong": Sentence(
+        "That is not the PIN.",
+        "口令不对。",
+        "Wait two seconds, then try another.",
+        "请等待两秒后再试。",
+    ),
+    "frame_pin_wait": Sentence(
+        "Too soon after a wrong PIN.",
+        "口令错误后过早重试。",
+        "Wait two seconds, then try again.",
+        "请等待两秒后再试。",
+    ),
+    "frame_not_running": Sentence(
+        "Nothing with this id is running.",
+        "没有使用该 id 的请求在运行。",
+        "It may have ended already.",
+        "它可能已经结束。",
+    ),
+    "frame_id_taken": Sentence(
+        "A request with this id is still running.",
+        "使用该 id 的请求仍在运行。",
+        "Choose another id.",
+        "请换一个 id。",
+    ),
+    "frame_too_many": Sentence(
+        "{limit} requests are running on this line.",
+        "该串口上已有 {limit} 个请求在运行。",
+        "Wait until one has ended, or cancel one.",
+        "请等待其中一个结束，或取消一个。",
+    ),
     "internal": Sentence(
         "Something unexpected happened: {what}.",
         "发生了意外错误：{what}。",

@@ -264,6 +264,18 @@ LABELS: dict[str, tuple[str, str]] = {
         "The box runs at {url}; put documents into {inbox}. Ctrl-C stops it.",
         "服务运行于 {url}；请把文档放入 {inbox}。按 Ctrl-C 停止。",
     ),
+    # serial lines
+    "serial_banner": (
+        "A box that answers, on {name}. Your questions are not kept.",
+        "会回答的盒子（{name}）。您的提问不会被保存。",
+    ),
+    "serial_pin": ("PIN:", "请输入口令："),
+    "serial_pin_wrong": ("That is not the PIN.", "口令不对。"),
+    "serial_pin_wait": ("Wait {wait_s} s, then try again.", "请等待 {wait_s} 秒后再试。"),
+    "serial_idle": (
+        "Nobody was there for a while; the chat is forgotten. Enter begins another.",
+        "长时间无人操作，对话已清除。按回车重新开始。",
+    ),
     # chat
     "chat_hello": (
         "Ask about your documents. /help lists commands, Ctrl-C stops an answer, Ctrl-D leaves.",

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from appliance import config as configuration
-from appliance.config import Config, EngineConfig, HttpConfig, ModelsConfig
+from appliance.config import Config, EngineConfig, HttpConfig, ModelsConfig, SerialConfig
 from appliance.doctor import CHECKS, THOROUGH, Finding, Machine, box, disk, examine, npu, system
 from appliance.doctor.base import run_command
 from appliance.doctor.bundle import redact, write_bundle
@@ -531,6 +531,29 @@ def test_kiosk(machine: Machine) -> None:
     assert box.kiosk(machine).code == "doctor_kiosk_screen"
     put(machine.root, "dev/dri/card0", "")
     assert box.kiosk(machine).state == "ok"
+
+
+def with_serial(machine: Machine, *ports: str) -> Machine:
+    config = replace(machine.config, serial=SerialConfig(ports=ports))
+    return replace(machine, config=config)
+
+
+def test_serial_lines(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert box.serial_lines(machine).state == "skip"
+    wired = with_serial(machine, "ttyS1")
+    assert box.serial_lines(wired).code == "doctor_serial_missing"
+    put(machine.root, "dev/ttyS1", "")
+    assert box.serial_lines(wired).state == "ok"
+    put(machine.root, "sys/class/tty/console/active", "tty0 ttyS1\n")
+    assert box.serial_lines(wired).code == "doctor_serial_getty"
+    put(machine.root, "sys/class/tty/console/active", "tty0\n")
+    put(machine.root, "proc/9/comm", "agetty\n")
+    put(machine.root, "proc/9/cmdline", "agetty\0--noclear\0ttyS1\0vt100\0")
+    assert box.serial_lines(wired).code == "doctor_serial_getty"
+    put(machine.root, "proc/9/comm", "bash\n")
+    monkeypatch.setattr("os.access", lambda *_args: False)
+    assert box.serial_lines(wired).code == "doctor_serial_denied"
+    assert box.serial_lines(with_serial(machine, "a b")).code == "serial_bad_port"
 
 
 def test_check_that_meets_the_unforeseen_hides_no_other(machine: Machine) -> None:

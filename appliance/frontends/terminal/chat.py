@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from appliance.client import Client
+from appliance.client import Answering, Client
 from appliance.errors import ApplianceError, FrontendError
 from appliance.frontends.terminal import commands, screens
 from appliance.frontends.terminal.layout import clean, table
@@ -72,6 +72,8 @@ class Chat:
         self._is_verbose = False
         self._question: str | None = None
         self._citations: Sequence[Mapping[str, Any]] = ()
+        self._running: Answering | None = None
+        self._is_stopped = False
         self._actions: dict[str, Callable[[str], None]] = {
             "help": self._help,
             "docs": self._docs,
@@ -97,6 +99,7 @@ class Chat:
             return True
         if line == commands.Command("bye", ""):
             return False
+        self._is_stopped = False
         try:
             if isinstance(line, commands.Ask):
                 self._ask(line.text)
@@ -111,8 +114,25 @@ class Chat:
             self._screen.line()
             self._say("stopped")
         except ApplianceError as error:
+            if self._is_stopped:
+                self._screen.line()
+                self._say("stopped")
+                return True
             self._screen.line(clean(str(explain(error, "zh" if self._lang == "zh" else "en"))))
         return True
+
+    def stop(self) -> None:
+        """Stop the answer that another thread is waiting for in ``handle``."""
+        self._is_stopped = True
+        if self._running is not None:
+            self._running.stop()
+
+    def forget(self) -> None:
+        """Forget this conversation, here and in the daemon."""
+        conversation, self._conversation = self._conversation, None
+        self._question, self._citations = None, ()
+        if conversation is not None:
+            self._client.delete(f"/api/conversations/{conversation}")
 
     def collections(self) -> list[str]:
         """Return the names that ``/use`` takes, for completion."""
@@ -140,8 +160,10 @@ class Chat:
                 show=self._screen.progress,
                 piece=self._screen.piece,
                 evidence=self._evidence,
+                started=self._started,
             )
         finally:
+            self._running = None
             self._screen.clear()
         self._conversation = answer["conversation"]
         self._citations = answer["citations"]
@@ -155,6 +177,12 @@ class Chat:
             self._screen.line(screens.citations_screen(self._citations, self._lang))
         if self._is_verbose:
             self._screen.line(screens.stats_line(answer, self._lang))
+
+    def _started(self, answer: Answering) -> None:
+        self._running = answer
+        if self._is_stopped:
+            # The stop came before there was an answer to stop.
+            answer.stop()
 
     def _evidence(self, citations: Sequence[Mapping[str, Any]]) -> None:
         self._citations = citations
@@ -249,9 +277,7 @@ class Chat:
         self._say("chat_verbose_on" if self._is_verbose else "chat_verbose_off")
 
     def _privacy(self, _argument: str) -> None:
-        if self._conversation is not None:
-            self._client.delete(f"/api/conversations/{self._conversation}")
-        self._conversation, self._question, self._citations = None, None, ()
+        self.forget()
         self._say("chat_forgotten")
 
     def _say(self, code: str, **facts: object) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from appliance.client import Client, RemoteError
+from appliance.client import Answering, Client, RemoteError
 from appliance.frontends.terminal.layout import clean
 from appliance.messages.screen import say
 
@@ -25,6 +25,7 @@ def run_turn(
     show: Show,
     piece: Show,
     evidence: Callable[[Citations], None] = lambda _citations: None,
+    started: Callable[[Answering], None] = lambda _answer: None,
 ) -> dict[str, Any]:
     """Ask and return the answer's JSON.
 
@@ -39,6 +40,7 @@ def run_turn(
         show: called with a line on how far it is.
         piece: called with the answer's text as it grows, without control characters.
         evidence: called with the passages before the model has read them.
+        started: called with the running answer, which another thread may stop.
 
     Raises:
         RemoteError: the daemon refused.
@@ -46,7 +48,7 @@ def run_turn(
     """
     while True:
         try:
-            return _ask(client, question, options, lang, show, piece, evidence)
+            return _ask(client, question, options, lang, show, piece, evidence, started)
         except RemoteError as error:
             if error.code != "engine_stopped" or error.facts.get("state") != "loading":
                 raise
@@ -64,9 +66,11 @@ def _ask(
     show: Show,
     piece: Show,
     evidence: Callable[[Citations], None],
+    started: Callable[[Answering], None],
 ) -> dict[str, Any]:
     is_begun = False
     with client.ask(question, **options) as events:
+        started(events)
         for kind, event in events:
             if kind == "delta":
                 is_begun = True
