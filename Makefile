@@ -54,6 +54,18 @@ install-test: $(VENV)/.test-ready ## install, again, uninstall in Debian 12 and 
 	sh assets/setup/packages.sh boot
 	$(BIN)/python tests/boot/install_test.py
 
+bench-scale: $(VENV)/.demo-ready models ## search at 100,000 passages: SQUAD=file.json DB=folder
+	$(BIN)/python bench/scale.py --squad $(SQUAD) --db $(DB)
+
+bench-documents: $(VENV)/.demo-ready models ## real documents read, timed and asked about: DIR=folder
+	$(BIN)/python bench/documents.py $(DIR)
+
+bench-injection: $(VENV)/.test-ready models ## documents that give orders, with the real model
+	$(BIN)/python bench/injection.py
+
+flip-bytes: $(VENV)/.test-ready ## 5,000 files with random bytes flipped, read by every parser
+	$(BIN)/python -m tests.faults.flip_bytes --flips 5000
+
 clean: ## remove what the targets made here (models stay in their cache)
 	rm -rf $(VENV) $(DEMO) build .cache
 

@@ -35,10 +35,12 @@ from appliance.config import Config, models_dir
 from appliance.core.chat import Assistant, Question
 from appliance.core.conversations import Conversations
 from appliance.core.events import Answer
+from appliance.core.pages import Pages
 from appliance.core.retrieve import DEFAULT_BAR, Retriever
 from appliance.core.selftest import calibrated_bar, probes
 from appliance.engine.llama import LlamaEngine
 from appliance.models import ModelStore
+from appliance.parsers.base import Limits
 from appliance.store import Store
 from appliance.system.clock import Clock
 from appliance.text.lang import detect_lang
@@ -92,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 asked = (
                     without_own(store, engine, paragraphs, items) if args.unanswerable else items
                 )
-                figures = judge(assistant, asked)
+                figures = judge(assistant, asked, store)
                 figures["unanswerable"] = args.unanswerable
         finally:
             store.close()
@@ -146,9 +148,14 @@ def curve(
 
 
 def judge(
-    assistant: Assistant, items: Iterator[squad.Item] | Sequence[squad.Item]
+    assistant: Assistant, items: Iterator[squad.Item] | Sequence[squad.Item], store: Store
 ) -> dict[str, object]:
-    """Ask every question and return the figures."""
+    """Ask every question and return the figures.
+
+    Every citation is followed: its quote must stand in the page it names, and every mark in the
+    answer must have a citation.
+    """
+    n_citations = n_located = n_dangling = 0
     exact: list[bool] = []
     f1: list[float] = []
     cited: list[bool] = []
@@ -166,6 +173,14 @@ def judge(
             f1.append(0.0)
             continue
         ttft.append(answer.timings.ttft_s)
+        numbers = {citation.n for citation in answer.citations}
+        n_dangling += sum(int(n) not in numbers for n in re.findall(r"\[(\d+)\]", answer.answer))
+        pages = Pages(store, b"/", Limits())
+        for citation in answer.citations:
+            n_citations += 1
+            number = citation.page or citation.passage or 1
+            page = pages.page(citation.document, number, citation.quote, as_text=True)
+            n_located += page.is_located
         said = re.sub(r"\[\d+\]", "", answer.answer)
         exact.append(any(tokens(said) == tokens(a) for a in item.answers))
         f1.append(max(overlap(said, a) for a in item.answers))
@@ -176,6 +191,9 @@ def judge(
         "exact_match": round(statistics.fmean(exact), 4),
         "f1": round(statistics.fmean(f1), 4),
         "citation_accuracy": round(statistics.fmean(cited), 4) if cited else None,
+        "citations": n_citations,
+        "quotes_located": n_located,
+        "dangling_marks": n_dangling,
         "refused": round(sum(reasons.values()) / n, 4),
         "refusal_reasons": dict(reasons),
         "ttft_median_s": round(statistics.median(ttft), 3) if ttft else None,
