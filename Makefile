@@ -8,7 +8,7 @@ BIN     := $(VENV)/bin
 DEMO    ?= .demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-python lint format models peers bench bench-retrieval bench-answers docs dist boot-test install-test clean
+.PHONY: help demo test test-python lint format models peers bench bench-retrieval bench-answers bench-scale bench-documents bench-injection flip-bytes docs dist boot-test install-test clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
