@@ -238,6 +238,19 @@ class IngestWorker:
             if file.error_code is not None and is_cured(file, limits):
                 _log.info("%s: %s no longer holds", file.display, file.error_code)
                 self._store.requeue_file(file.path)
+        if limits.ocr == "auto" and ocr.is_installed():
+            self._retry_scans()
+
+    def _retry_scans(self) -> None:
+        """Queue documents with pages that could not be read before OCR was installed."""
+        waiting = {
+            row.id
+            for row in self._store.documents()
+            if any(problem["code"] in _SCANNED for problem in row.problems)
+        }
+        for file in self._store.files():
+            if file.document_id in waiting:
+                self._store.requeue_file(file.path)
 
     def _one(self) -> bool:
         """Do one piece of work; returns whether there was any."""
@@ -424,6 +437,9 @@ def limits_of(ingest: IngestConfig) -> Limits:
         ocr=ingest.ocr,
     )
 
+
+_SCANNED = frozenset({"page_scanned", "image_needs_ocr"})
+"""Codes of pages and members that OCR, once installed, can read."""
 
 _LIMIT_OF: dict[str, Callable[[Limits], float]] = {
     "file_too_large": lambda limits: limits.max_file_bytes,

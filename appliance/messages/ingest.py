@@ -89,6 +89,12 @@ SENTENCES: dict[str, Sentence] = {
         "Get the file again from its source.",
         "请从来源重新获取该文件。",
     ),
+    "page_picture": Sentence(
+        "Slide {page} holds nothing but a picture.",
+        "第 {page} 张幻灯片只有图片。",
+        "Save the slides as PDF if its text should be recognised.",
+        "如需识别其中的文字，请另存为 PDF。",
+    ),
     "page_ocr_time": Sentence(
         "There was no time left to recognise the text of page {page}.",
         "没有足够的时间识别第 {page} 页的文字。",

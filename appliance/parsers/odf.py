@@ -147,7 +147,7 @@ def _slide_blocks(
         elif title:
             blocks.append(Block(title, page=n))
         elif page.find(f".//{_q('draw:image')}") is not None:
-            problems.append(PartProblem(n, "page_scanned"))
+            problems.append(PartProblem(n, "page_picture"))
     return blocks, len(pages), problems
 
 

@@ -11,9 +11,14 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
+from appliance.config import Config, HttpConfig
+from appliance.core import IngestWorker
 from appliance.parsers.base import Limits, ParsedDocument
 from appliance.parsers.process import ParserProcess
+from appliance.system.clock import Clock
 from appliance.units import MIB
+from tests.conftest import MakeInside
+from tests.doubles import ScriptedEngine
 from tests.parsers import files, matrix
 from tests.parsers.matrix import FACT
 
@@ -249,3 +254,29 @@ def test_ocr_without_memory_leaves_the_readable_pages(
 
     assert [b.text for b in found.blocks] == ["Text."]
     assert [(p.page, p.code) for p in found.problems] == [(2, "page_ocr_memory")]
+
+
+@needs_ocr
+@pytest.mark.slow
+def test_scans_are_read_again_once_ocr_is_there(make_inside: MakeInside) -> None:
+    from appliance.config import IngestConfig
+
+    engine = ScriptedEngine()
+    without = make_inside(engine, ingest=IngestConfig(ocr="off"))
+    picture_of("Room 301 is the music room").save(without.box.config.inbox_dir / "a.png")
+    files.pdf(without.box.config.inbox_dir / "b.pdf", ["Text.", ""])
+    without.wait()
+    assert without.box.core.stats()["by_state"] == {"partial": 1, "failed": 1}
+    worker = IngestWorker(
+        Config(data=without.data, http=HttpConfig(port=0)),
+        without.box.core._store,
+        engine,
+        Clock(),
+    )
+
+    worker._retry_failed()
+
+    assert {file.display for file in without.box.core.files() if file.is_asked_for} == {
+        "a.png",
+        "b.pdf",
+    }
