@@ -34,7 +34,7 @@ _SEED = 20261201
 _FIGURE = re.compile(r"(?<![\w.:/-])\d{1,6}(?:[.:]\d{1,2})?(?![\w.:/-]|\d)")
 _FIGURE_ZH = re.compile(r"(?<![A-Za-z\d.:/-])\d{1,6}(?:[.:]\d{1,2})?(?![A-Za-z\d.:/-])")
 
-_LOWEST_BAR, _HIGHEST_BAR = 0.25, 0.6
+_LOWEST_BAR, _HIGHEST_BAR = 0.3, 0.5
 _LEAST_PROBES = 20
 
 

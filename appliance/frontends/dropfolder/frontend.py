@@ -30,7 +30,7 @@ _QUIET_S = 0.2
 _MOST_GATHER_S = 3.0
 """But not longer than this, so that a folder that never rests is read too."""
 
-_STATUS_S = 2.0
+_STATUS_S = 5.0
 """Seconds between two looks at how far the work is, while there is some."""
 
 
