@@ -56,7 +56,7 @@ void Runner::op_set_rows(ggml_tensor * dst) {
             if (list == nullptr) {
                 check(ACL_ERROR_BAD_ALLOC, "aclCreateTensorList");
             }
-            i.release(); // the list owns it now
+            (void) i.release(); // the list owns it now
             const auto free_list = [](aclTensorList * l) { acl().aclDestroyTensorList(l); };
             const std::unique_ptr<aclTensorList, decltype(free_list)> owner(list, free_list);
             call("aclnnIndexPutImpl", acl().aclnnIndexPutImplGetWorkspaceSize, acl().aclnnIndexPutImpl,
@@ -98,8 +98,8 @@ void Runner::op_concat(ggml_tensor * dst) {
     if (list == nullptr) {
         check(ACL_ERROR_BAD_ALLOC, "aclCreateTensorList");
     }
-    a.release(); // the list owns them now
-    b.release();
+    (void) a.release(); // the list owns them now
+    (void) b.release();
     const auto free_list = [](aclTensorList * l) { acl().aclDestroyTensorList(l); };
     const std::unique_ptr<aclTensorList, decltype(free_list)> owner(list, free_list);
     call("aclnnCat", acl().aclnnCatGetWorkspaceSize, acl().aclnnCat, list,

@@ -143,7 +143,6 @@ bool supports(const ggml_tensor * op) {
         return supports_glu(op);
     case GGML_OP_NORM:
     case GGML_OP_RMS_NORM:
-        return is_f32(a) && is_f32(op);
     case GGML_OP_SUM_ROWS:
     case GGML_OP_MEAN:
         return is_f32(a) && is_f32(op);
@@ -156,7 +155,6 @@ bool supports(const ggml_tensor * op) {
     case GGML_OP_SET_ROWS:
         return is_f32(a) && (b->type == GGML_TYPE_I64 || b->type == GGML_TYPE_I32) && is_float(op);
     case GGML_OP_CPY:
-        return is_copy(a, op);
     case GGML_OP_CONT:
     case GGML_OP_DUP:
         return is_copy(a, op);

@@ -366,7 +366,7 @@ void host_access_allowed() {
     leave({}, {p});
 }
 
-void c_free() {
+[[maybe_unused]] void c_free() {
     start();
     std::free(device_memory());
 }
@@ -487,7 +487,9 @@ std::vector<BoardRow> rules() {
         {"8.10 write beyond the memory", none, write_past_the_view, "FATAL"},
         {"8.10 a mapped tile may be read", none, [] { over_read(16, ACL_SUCCESS); }, ""},
         {"8.11 host dereference", none, host_read, "host dereference of device memory: 8 bytes into"},
+#ifndef __SANITIZE_THREAD__ // whose allocator ends the process first, in its own words
         {"8.11 free() of a device pointer", none, c_free, "host dereference of device memory"},
+#endif
         {"8.11 host access by the switch", R"({"host_access": true})", host_access_allowed, ""},
         {"8.12 predicted time", none, predicted_time, ""},
         {"8.13 late event, inverted enums", R"({"event_late_us": 100000})", event_late, ""},
@@ -509,6 +511,7 @@ TEST_CASE(every_row_of_the_sheet) {
               [](const BoardRow & a, const BoardRow & b) { return a.name < b.name; });
     for (const BoardRow & row : rows) {
         const check::Ending ending = check::run_child([&] {
+            check::failures() = 0; // those of the rows before are not this one's
             configure(row.config);
             row.client();
         });

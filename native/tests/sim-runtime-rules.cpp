@@ -25,12 +25,14 @@ TEST_CASE(host_write_to_device_memory_dies_by_name) {
     });
 }
 
+#ifndef __SANITIZE_THREAD__ // whose allocator ends the process first, in its own words
 TEST_CASE(c_free_of_a_device_pointer_dies_by_name) {
     EXPECT_DEATH("host dereference of device memory", {
         begin();
         std::free(device_memory());
     });
 }
+#endif
 
 TEST_CASE(free_while_queued_work_needs_it_is_fatal_on_every_run) {
     EXPECT_DEATH("memory in use: aclrtFree frees memory that aclnnSilu", {
