@@ -20,6 +20,7 @@ LABELS: dict[str, tuple[str, str]] = {
         "排队中：第 {position} 位，约 {wait_s} 秒",
     ),
     "reading": ("Reading: {percent} %", "阅读中：{percent} %"),
+    "suggest_topic": ("What is said about “{topic}”?", "关于“{topic}”有什么内容？"),
     "model_loading": (
         "The model is still loading; the question waits ...",
         "模型仍在加载，问题会等待……",

@@ -37,6 +37,7 @@ if [ "$want" != demo ]; then
     need strace strace
     need tmux tmux
     need pkill procps
+    need chromium chromium
 fi
 if [ "$want" = lint ]; then
     need clang-tidy clang-tidy

@@ -49,7 +49,7 @@ from appliance.errors import (
     LimitExceededError,
     NotFoundError,
 )
-from appliance.frontends.http import fields, openai, sse
+from appliance.frontends.http import fields, kiosk, openai, sse
 from appliance.frontends.http.crossing import Crossing
 from appliance.frontends.http.guard import Guard
 from appliance.frontends.http.metrics import CONTENT_TYPE_LATEST, metrics_text
@@ -161,6 +161,9 @@ class Routes:
     def table(self) -> list[Route]:
         """Return every route with its one method."""
         rows: list[tuple[str, str, Endpoint]] = [
+            *(("GET", path, self.show) for path in kiosk.PAGES),
+            ("GET", "/kiosk/{name}", self.page_file),
+            ("GET", "/api/suggestions", self.suggestions),
             ("GET", "/healthz", self.health),
             ("GET", "/v1/models", self.models),
             ("GET", "/v1/models/{name:path}", self.model),
@@ -201,6 +204,25 @@ class Routes:
             Route(path, _by_method(endpoints), methods=list(endpoints))
             for path, endpoints in by_path.items()
         ]
+
+    # ---------------------------------------------------------------------------------------------
+    # the page
+
+    async def show(self, request: Request) -> Response:
+        """Show the page of this address."""
+        return await self._crossing.call(kiosk.page_file, kiosk.PAGES[request.url.path])
+
+    async def page_file(self, request: Request) -> Response:
+        """Return one file that the page is made of."""
+        return await self._crossing.call(kiosk.page_file, request.path_params["name"])
+
+    async def suggestions(self, request: Request) -> Response:
+        """Return questions that the loaded documents can answer."""
+        n_wanted = _query_whole(dict(request.query_params), "n", 3, low=1, high=20)
+        found = await self._crossing.call(
+            kiosk.suggestions, self._core, self._lang(request), n_wanted
+        )
+        return reply({"suggestions": found})
 
     # ---------------------------------------------------------------------------------------------
     # OpenAI
