@@ -32,10 +32,12 @@ class Server:
     Args:
         command: what to run; ``{port}`` in it is replaced.
         ready: path that answers 200 when requests may come.
+        model: its model's name in requests.
         folder: where its output goes.
     """
 
-    def __init__(self, command: list[str], ready: str, folder: Path) -> None:
+    def __init__(self, command: list[str], ready: str, model: str, folder: Path) -> None:
+        self.model = model
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
@@ -76,4 +78,4 @@ def llama_server(
     """Return llama-server with ``slots`` slots of ``n_ctx`` tokens each, otherwise as it comes."""
     command = [str(folder / "bin/llama-server"), "-m", str(model), "--port", "{port}"]
     command += ["-t", str(threads), "-np", str(slots), "-c", str(n_ctx * slots)]
-    return Server(command, "/health", work)
+    return Server(command, "/health", model.stem, work)

@@ -137,10 +137,11 @@ class Texts:
         return text
 
 
-def stream(port: int, prompt: str, n_out: int) -> Stream:
+def stream(server: peers.Server, prompt: str, n_out: int) -> Stream:
     """Ask a server for a streamed completion and note when each piece comes."""
-    body = {"model": "any", "prompt": prompt, "max_tokens": n_out, "stream": True, "temperature": 0}
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
+    body = {"model": server.model, "prompt": prompt, "max_tokens": n_out}
+    body |= {"stream": True, "temperature": 0}
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
     found = Stream(time.monotonic())
     headers = {"Content-Type": "application/json"}
     connection.request("POST", "/v1/completions", json.dumps(body), headers)
@@ -183,7 +184,7 @@ def our_server(model: Path, *, threads: int, slots: int, n_ctx: int, work: Path)
     # JSON is YAML; the daemon reads either.
     (data / "appliance.yaml").write_text(json.dumps(config), encoding="utf-8")
     command = [sys.executable, "-m", "appliance", "serve", "--data", str(data), "--port", "{port}"]
-    return peers.Server(command, "/api/status", work)
+    return peers.Server(command, "/api/status", model.stem, work)
 
 
 @dataclass
@@ -276,9 +277,9 @@ def chats(bench: Bench, name: str, slots: int) -> list[Row]:
         for who, start in in_turn(bench.servers(name, slots), n_round):
             with start() as server:
                 prompts = [texts.of(LENGTHS[at % len(LENGTHS)]) for at in range(slots)]
-                stream(server.port, texts.of(40), 8)
+                stream(server, texts.of(40), 8)
                 began = time.monotonic()
-                streams = together([job(server.port, prompt, N_OUT) for prompt in prompts])
+                streams = together([job(server, prompt, N_OUT) for prompt in prompts])
                 took = time.monotonic() - began
             speed[who].append(sum(len(one.times) for one in streams) / took)
             ttft[who] += [one.ttft_s for one in streams]
@@ -298,18 +299,18 @@ def gap(bench: Bench, name: str, slots: int) -> list[Row]:
     for n_round in range(bench.args.rounds):
         for who, start in in_turn(bench.servers(name, slots), n_round):
             with start() as server:
-                stream(server.port, texts.of(40), 8)
+                stream(server, texts.of(40), 8)
                 running: list[Stream] = []
                 short, longs = texts.of(50), [texts.of(LONG) for _ in range(n_long)]
                 talk = threading.Thread(
-                    target=lambda port=server.port, text=short, into=running: into.append(
-                        stream(port, text, 400)
+                    target=lambda server=server, text=short, into=running: into.append(
+                        stream(server, text, 400)
                     )
                 )
                 talk.start()
                 time.sleep(1.5)
                 began = time.monotonic()
-                streams = together([job(server.port, prompt, 2) for prompt in longs])
+                streams = together([job(server, prompt, 2) for prompt in longs])
                 ended = max(one.times[0] for one in streams)
                 talk.join()
             times = [at for at in running[0].times if at <= ended] + [
@@ -353,9 +354,9 @@ def cache(bench: Bench, name: str) -> list[Row]:
 CACHE_CASES = ("second turn", "second question", "after restart")
 
 
-def job(port: int, prompt: str, n_out: int) -> Callable[[], Stream]:
+def job(server: peers.Server, prompt: str, n_out: int) -> Callable[[], Stream]:
     """Return a request that can be started later."""
-    return lambda: stream(port, prompt, n_out)
+    return lambda: stream(server, prompt, n_out)
 
 
 def bench_texts(bench: Bench, name: str) -> Texts:
