@@ -23,6 +23,7 @@ from appliance.core.pages import Page, Pages
 from appliance.core.retrieve import Retriever, SearchResult
 from appliance.core.selftest import SelfTest
 from appliance.engine.base import Engine, EngineStatus, Generation, GenerationRequest, Priority
+from appliance.engine.embedding import shortened
 from appliance.errors import (
     BadRequestError,
     Fact,
@@ -77,10 +78,14 @@ class Core:
         return self._engine.generate(request)
 
     def embed(
-        self, texts: Sequence[str], kind: Literal["query", "passage"] = "passage"
+        self,
+        texts: Sequence[str],
+        kind: Literal["query", "passage"] = "passage",
+        n_dimensions: int | None = None,
     ) -> npt.NDArray[np.float32]:
-        """Return unit vectors for texts; see ``Embedder.embed``."""
-        return self._engine.embed(texts, kind, Priority.QUERY_EMBED)
+        """Return unit vectors for texts; see ``Embedder.embed`` and ``embedding.shortened``."""
+        vectors = self._engine.embed(texts, kind, Priority.QUERY_EMBED)
+        return shortened(vectors, n_dimensions, self._engine.embedder_id)
 
     def count_embed_tokens(self, text: str) -> int:
         """Return tokens of ``text`` as the embedder counts them."""

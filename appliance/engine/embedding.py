@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from appliance.engine.slots import TokenArray
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, EngineError
 
 Kind = Literal["query", "passage"]
 
@@ -22,13 +22,16 @@ Kind = Literal["query", "passage"]
 class Dressing:
     """What is put around a text; ``name`` is part of the embedder's identity.
 
-    Sources: the model cards of intfloat/multilingual-e5-small and Qwen/Qwen3-Embedding-0.6B.
+    ``is_nested`` says that the first numbers of a vector are a smaller vector of their own
+    (Matryoshka). Sources: the model cards of intfloat/multilingual-e5-small and
+    Qwen/Qwen3-Embedding-0.6B.
     """
 
     name: str
     query: str
     passage: str
     is_nfkc: bool
+    is_nested: bool = False
 
     def dress(self, text: str, kind: Kind) -> str:
         """Return the text as the model wants it."""
@@ -57,8 +60,36 @@ QWEN3 = Dressing(
     "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:",
     "",
     is_nfkc=False,
+    is_nested=True,
 )
 PLAIN = Dressing("plain", "", "", is_nfkc=False)
+
+
+def shortened(
+    vectors: npt.NDArray[np.float32], n_dimensions: int | None, embedder_id: str
+) -> npt.NDArray[np.float32]:
+    """Return unit vectors of ``n_dimensions``, cut from longer ones if the model nests them.
+
+    Args:
+        vectors: (n, n_embd), of length one.
+        n_dimensions: None for all of them.
+        embedder_id: ``Embedder.embedder_id``, which ends with the dressing's name.
+
+    Raises:
+        EngineError: there are not that many, or this model's vectors mean nothing when cut (code
+            ``bad_dimensions``).
+    """
+    n_embd = vectors.shape[1]
+    if n_dimensions is None or n_dimensions == n_embd:
+        return vectors
+    nests = any(d.is_nested and embedder_id.endswith(":" + d.name) for d in (E5, QWEN3, PLAIN))
+    if not nests or not 1 <= n_dimensions <= n_embd:
+        allowed = f"1-{n_embd}" if nests else str(n_embd)
+        raise EngineError("bad_dimensions", dimensions=n_dimensions, allowed=allowed)
+    cut = vectors[:, :n_dimensions]
+    norms = np.linalg.norm(cut.astype(np.float64), axis=1, keepdims=True)
+    unit: npt.NDArray[np.float64] = cut / np.maximum(norms, np.finfo(np.float64).tiny)
+    return unit.astype(np.float32)
 
 
 def dressing_for(model_name: str, architecture: str) -> Dressing:

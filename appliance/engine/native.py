@@ -264,7 +264,8 @@ class Model:
             parse_special: read spellings of control tokens as those tokens.
         """
         encoded = text.encode("utf-8", "replace")
-        size = len(encoded) + 8
+        # A power of two: ctypes keeps the type of an array of every size it ever made.
+        size = 1 << (len(encoded) + 8).bit_length()
         with self.lock:
             self._demand_open()
             while True:
@@ -274,7 +275,7 @@ class Model:
                 )
                 if n >= 0:
                     return np.frombuffer(buffer, dtype=np.int32, count=n).copy()
-                size = -n
+                size = 1 << (-n).bit_length()
 
     def prompt_tokens(self, text: str) -> TokenArray:
         """Return the tokens of a rendered prompt, control tokens read, one BOS if wanted."""

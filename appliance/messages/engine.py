@@ -61,6 +61,12 @@ SENTENCES: dict[str, Sentence] = {
         "Split it into shorter pieces.",
         "请拆分成更短的文本。",
     ),
+    "bad_dimensions": Sentence(
+        "This embedding model gives vectors of {allowed} numbers, not of {dimensions}.",
+        "此向量模型的维数为 {allowed}，不支持 {dimensions}。",
+        "Ask for one of these, or choose a model whose vectors may be cut (Qwen3-Embedding).",
+        "请使用允许的维数，或选择支持截短向量的模型（Qwen3-Embedding）。",
+    ),
     "empty_prompt": Sentence(
         "The prompt is empty.",
         "提示词为空。",

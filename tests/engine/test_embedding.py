@@ -16,10 +16,11 @@ from appliance.engine.embedding import (
     EmbedJob,
     EmbedQueue,
     dressing_for,
+    shortened,
     unit_length,
 )
 from appliance.engine.llama import LlamaEngine
-from appliance.errors import ContextOverflowError, EngineStoppedError
+from appliance.errors import ContextOverflowError, EngineError, EngineStoppedError
 from tests.engine.conftest import MakeEngine, finished, raw
 from tests.starters import E5 as E5_FILE
 from tests.starters import starter
@@ -264,3 +265,25 @@ def test_line_break_does_not_change_what_a_passage_means(qwen: LlamaEngine) -> N
     broken, joined = embed(qwen, ["开发板的\n内存为\n8GB。", "开发板的 内存为 8GB。"])
 
     assert float(broken @ joined) > 0.99999
+
+
+# --------------------------------------------------------------------------------------------------
+# fewer dimensions
+
+
+def test_nested_vectors_are_cut_and_of_length_one_again() -> None:
+    vectors = np.array([[0.6, 0.0, 0.8], [0.0, 0.6, 0.8]], dtype=np.float32)
+
+    cut = shortened(vectors, 2, "Qwen3-Embedding:00:qwen3")
+
+    assert cut.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    assert shortened(vectors, None, "any:00:e5") is vectors
+    assert shortened(vectors, 3, "any:00:e5") is vectors
+
+
+@pytest.mark.parametrize(("n", "model"), [(2, "e5:00:e5"), (0, "q:00:qwen3"), (4, "q:00:qwen3")])
+def test_dimensions_that_the_model_does_not_have_are_refused(n: int, model: str) -> None:
+    with pytest.raises(EngineError) as caught:
+        shortened(np.ones((1, 3), dtype=np.float32), n, model)
+
+    assert (caught.value.code, caught.value.facts["dimensions"]) == ("bad_dimensions", n)

@@ -294,11 +294,9 @@ class Routes:
 
         def embed() -> tuple[npt.NDArray[np.float32], int]:
             n_tokens = sum(self._core.count_embed_tokens(text) for text in call.texts)
-            return self._core.embed(call.texts, call.kind), n_tokens
+            return self._core.embed(call.texts, call.kind, call.dimensions), n_tokens
 
         vectors, n_tokens = await self._crossing.call_slowly(embed)
-        if call.dimensions not in (None, vectors.shape[1]):
-            raise fields.wrong("dimensions", str(vectors.shape[1]))
         body = openai.embeddings(vectors, call.model, n_tokens, as_base64=call.is_base64)
         return reply(body)
 

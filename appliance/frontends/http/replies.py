@@ -25,6 +25,7 @@ from appliance.errors import (
 from appliance.messages import Lang, explain
 
 _BY_CODE = {
+    "bad_dimensions": HTTPStatus.BAD_REQUEST,
     "key_needed": HTTPStatus.UNAUTHORIZED,
     "host_refused": HTTPStatus.FORBIDDEN,
     "origin_refused": HTTPStatus.FORBIDDEN,
