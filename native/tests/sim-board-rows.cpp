@@ -296,8 +296,7 @@ void list_twice() {
 
 void misaligned(size_t shift_of_data, size_t shift_of_workspace) {
     Board board;
-    const Array a(board, ACL_FLOAT16, 64 * 64), b(board, ACL_FLOAT16, 64 * 64),
-        y(board, ACL_FLOAT16, 64 * 64);
+    const Array a(board, ACL_FLOAT16, 4096), b(board, ACL_FLOAT16, 4096), y(board, ACL_FLOAT16, 4096);
     Array moved = a;
     moved.data  = static_cast<char *>(a.data) + shift_of_data;
     const Tensor ta(moved, {1, 64}), tb(b, {64, 64}), ty(y, {1, 64});
@@ -330,9 +329,9 @@ void saturation() {
 // 2048 + 1 * 15: lost one by one in FP16, kept in FP32 sums that are rounded once.
 void matmul_sums_in_fp32() {
     Board board;
-    Values row(16 * 16, 1.0); // with the rows that a tile reads along
+    Values row(256, 1.0); // with the rows that a tile reads along
     row[0] = 2048;
-    const Array a(board, ACL_FLOAT16, row), b(board, ACL_FLOAT16, Values(16 * 16, 1.0)),
+    const Array a(board, ACL_FLOAT16, row), b(board, ACL_FLOAT16, Values(256, 1.0)),
         y(board, ACL_FLOAT16, 16);
     CHECK_EQ(board.call(aclnnMatmulGetWorkspaceSize, aclnnMatmul, (const aclTensor *) Tensor(a, {1, 16}),
                         (const aclTensor *) Tensor(b, {16, 16}), (aclTensor *) Tensor(y, {1, 16}),
