@@ -209,6 +209,22 @@ class SerialConfig:
 
 
 @dataclass(frozen=True)
+class KioskConfig:
+    """The page at ``/``."""
+
+    idle_s: float = _key(
+        90.0,
+        "Seconds without a touch after which the page asks whether the visitor is still there; "
+        "0 means never.",
+        low=0.0,
+        high=86400.0,
+    )
+    notice_s: float = _key(
+        15.0, "Seconds that the question stays before everything is wiped.", low=1.0, high=600.0
+    )
+
+
+@dataclass(frozen=True)
 class LogConfig:
     """Logging."""
 
@@ -232,6 +248,7 @@ class Config:
     search: SearchConfig = field(default_factory=SearchConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
     serial: SerialConfig = field(default_factory=SerialConfig)
+    kiosk: KioskConfig = field(default_factory=KioskConfig)
     log: LogConfig = field(default_factory=LogConfig)
 
     @property

@@ -2,6 +2,7 @@
 
 import { AnswerView, closePanel, element } from "./answer.js";
 import { ask, get, reason } from "./box.js";
+import { Idle, lock } from "./privacy.js";
 import { langCode, setLang, word } from "./words.js";
 
 const at = (id) => document.getElementById(id);
@@ -10,7 +11,8 @@ const THEMES = ["auto", "light", "dark", "contrast"];
 
 const view = new AnswerView();
 // A name for fairness in the queue, new with every visitor and kept nowhere.
-let visitor = crypto.getRandomValues(new Uint32Array(2)).join("-");
+const newVisitor = () => crypto.getRandomValues(new Uint32Array(2)).join("-");
+let visitor = newVisitor();
 let running = null;
 
 // ---- screens
@@ -158,5 +160,32 @@ at("ask").addEventListener("submit", (event) => {
   if (question) start(question);
 });
 
-useLang(navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en");
+// ---- between visitors
+
+// Everything back as it was. Loading the page anew also empties what scripts held in memory; with
+// the box away there would be an error page instead, so it is asked first.
+async function wipe() {
+  visitor = newVisitor();
+  delete document.documentElement.dataset.size;
+  document.documentElement.dataset.theme = "auto";
+  useLang(ownLang);
+  await showAttract();
+  try {
+    await get("/healthz");
+  } catch {
+    return;
+  }
+  location.replace("/");
+}
+
+function isFresh() {
+  const { size = "0", theme } = document.documentElement.dataset;
+  const isPlain = size === "0" && theme === "auto" && langCode() === ownLang;
+  return isPlain && !at("attract").hidden && at("box").value === "";
+}
+
+const ownLang = navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en";
+useLang(ownLang);
+lock(() => (at("panel").hidden ? showAttract() : closePanel()));
+new Idle(isFresh, () => running !== null, wipe).begin();
 showAttract();

@@ -33,6 +33,9 @@ const WORDS = {
   failed: ["没有成功", "That did not work"],
   lost: ["与设备的连接断了，请再试一次。", "The connection to the box was lost. Please try again."],
   no_documents: ["还没有文件。放入文件后就可以提问。", "There are no documents yet. Add some, then ask."],
+  idle_title: ["还在吗？", "Are you still there?"],
+  idle_left: ["{seconds} 秒后清除这里的内容。", "Everything here is cleared in {seconds} s."],
+  idle_stay: ["继续", "Continue"],
   loading_text: ["正在打开……", "Opening …"],
 };
 

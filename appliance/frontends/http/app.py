@@ -163,6 +163,7 @@ class Routes:
         rows: list[tuple[str, str, Endpoint]] = [
             *(("GET", path, self.show) for path in kiosk.PAGES),
             ("GET", "/kiosk/{name}", self.page_file),
+            ("GET", "/api/kiosk", self.kiosk),
             ("GET", "/api/suggestions", self.suggestions),
             ("GET", "/healthz", self.health),
             ("GET", "/v1/models", self.models),
@@ -215,6 +216,10 @@ class Routes:
     async def page_file(self, request: Request) -> Response:
         """Return one file that the page is made of."""
         return await self._crossing.call(kiosk.page_file, request.path_params["name"])
+
+    async def kiosk(self, _request: Request) -> Response:
+        """Return what the page is told to do."""
+        return reply(asdict(self._core.config.kiosk))
 
     async def suggestions(self, request: Request) -> Response:
         """Return questions that the loaded documents can answer."""
