@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -58,6 +59,13 @@ class ModelsConfig:
 class EngineConfig:
     """How the models are run."""
 
+    kind: Literal["llama", "openai"] = _key(
+        "llama",
+        "Who answers: llama runs the model here, openai asks the server of section 'remote'.",
+    )
+    embedding_kind: Literal["llama", "openai"] = _key(
+        "llama", "Who embeds: llama, or openai for the server of section 'remote_embedding'."
+    )
     device: Literal["auto", "cpu", "cann"] = _key(
         "auto", "auto uses the NPU when the plugin finds one and says in status why it did not."
     )
@@ -76,6 +84,62 @@ class EngineConfig:
         "Most bytes in DATA/cache/prompts, where system messages that were read are kept across "
         "restarts; 0 keeps none.",
         low=0,
+    )
+
+
+@dataclass(frozen=True)
+class RemoteConfig:
+    """The OpenAI-compatible server that answers (vLLM, llama-server, another box)."""
+
+    url: str | None = _key(
+        None, "Its base, as OpenAI's clients take it: http://192.168.1.20:8000/v1"
+    )
+    model: str | None = _key(None, "Model to ask for; null takes the first that the server lists.")
+    api_key_file: str | None = _key(None, "File with the key the server wants.")
+    n_ctx: int | None = _key(
+        None,
+        "Its context, in tokens; null asks the server and else takes engine.n_ctx.",
+        low=512,
+        high=10_000_000,
+    )
+    n_parallel: int = _key(8, "Answers asked for at the same time.", low=1, high=1024)
+    extensions: bool = _key(
+        default=True,
+        doc="Send fields that llama-server and vLLM know beyond OpenAI's; false for servers that "
+        "refuse what they do not know.",
+    )
+    connect_timeout_s: float = _key(5.0, "Longest time to connect.", low=0.1, high=300)
+    silence_timeout_s: float = _key(
+        120.0, "Longest silence of the server, also before its first word.", low=1, high=3600
+    )
+    retry_s: float = _key(
+        30.0,
+        "How long a request goes on trying while the server is away or too busy; never once a word "
+        "of the answer was shown.",
+        low=0,
+        high=3600,
+    )
+
+
+@dataclass(frozen=True)
+class RemoteEmbeddingConfig:
+    """The OpenAI-compatible server that embeds."""
+
+    url: str | None = _key(None, "Its base; see remote.url.")
+    model: str | None = _key(
+        None, "Model to ask for; needed, because the vectors in the store belong to it."
+    )
+    api_key_file: str | None = _key(None, "File with the key the server wants.")
+    query_prefix: str | None = _key(
+        None, "Put before a question; many embedders want one ('query: ')."
+    )
+    passage_prefix: str | None = _key(None, "Put before a passage ('passage: ').")
+    max_tokens: int = _key(512, "Longest text the model takes, in tokens.", low=64, high=1_000_000)
+    batch: int = _key(32, "Texts sent in one request.", low=1, high=2048)
+    connect_timeout_s: float = _key(5.0, "Longest time to connect.", low=0.1, high=300)
+    silence_timeout_s: float = _key(60.0, "Longest silence of the server.", low=1, high=3600)
+    retry_s: float = _key(
+        10.0, "How long a request goes on trying while the server is away.", low=0, high=3600
     )
 
 
@@ -241,6 +305,8 @@ class Config:
     data: Path
     models: ModelsConfig = field(default_factory=ModelsConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
+    remote: RemoteConfig = field(default_factory=RemoteConfig)
+    remote_embedding: RemoteEmbeddingConfig = field(default_factory=RemoteEmbeddingConfig)
     device: DeviceConfig = field(default_factory=DeviceConfig)
     inbox: InboxConfig = field(default_factory=InboxConfig)
     ingest: IngestConfig = field(default_factory=IngestConfig)
@@ -336,9 +402,43 @@ def parse(text: str, data: Path) -> Config:
             continue
         section_type = get_type_hints(Config)[key]
         sections[key] = _section(section_type, key, node, problems)
+    config = Config(data=data, **sections)
+    problems += _missing_servers(config)
     if problems:
         raise ConfigError(problems=tuple(problems), path=path)
-    return Config(data=data, **sections)
+    return config
+
+
+def _missing_servers(config: Config) -> list[ApplianceError]:
+    """Return what the configuration wants to ask a server for without saying which."""
+    needed = {
+        "remote.url": (config.engine.kind, config.remote.url),
+        "remote_embedding.url": (config.engine.embedding_kind, config.remote_embedding.url),
+        "remote_embedding.model": (config.engine.embedding_kind, config.remote_embedding.model),
+    }
+    problems: list[ApplianceError] = [
+        ConfigError("config_server_missing", key=key)
+        for key, (kind, value) in needed.items()
+        if kind == "openai" and value is None
+    ]
+    problems += [
+        ConfigError("config_bad_url", key=f"{name}.url", value=url)
+        for name, url in (
+            ("remote", config.remote.url),
+            ("remote_embedding", config.remote_embedding.url),
+        )
+        if url is not None and not is_server_url(url)
+    ]
+    return problems
+
+
+def is_server_url(url: str) -> bool:
+    """Whether ``url`` is an http or https address with a host."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _section(

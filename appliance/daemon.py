@@ -31,7 +31,14 @@ from appliance import config as configuration
 from appliance.config import Config, models_dir, plugin_path
 from appliance.core import Core, IngestWorker
 from appliance.engine.base import Engine, SavedPrompts
-from appliance.errors import EXIT_DONE, EXIT_FAILED, ApplianceError, EngineError, FrontendError
+from appliance.errors import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    ApplianceError,
+    ConfigError,
+    EngineError,
+    FrontendError,
+)
 from appliance.frontends.dropfolder import Inbox
 from appliance.frontends.http.frontend import HttpFrontend
 from appliance.frontends.http.guard import read_api_key
@@ -41,11 +48,11 @@ from appliance.store import Store
 from appliance.system import files, log, memory
 from appliance.system.clock import Clock
 from appliance.system.notify import Heartbeat, Notifier
-from appliance.system.plan import read_plan
 from appliance.system.starts import Starts, boot_id
 
 if TYPE_CHECKING:
     from appliance.engine.llama import LlamaEngine
+    from appliance.engine.remote_embedder import RemoteEmbedder
 
 _log = logging.getLogger(__name__)
 
@@ -182,11 +189,47 @@ def open_box(
 
 
 def make_engine(config: Config) -> Engine:
-    """Return the engine for the configured models; a missing one is its problem, not ours."""
+    """Return the engine for the configured models and servers.
+
+    A missing model is the engine's problem, not ours.
+
+    Raises:
+        ConfigError: a server's key file cannot be used.
+    """
+    asks, embeds = config.engine.kind == "llama", config.engine.embedding_kind == "llama"
+    if asks and embeds:
+        return _local_engine(config)
+    from appliance.engine.joined import JoinedEngine
+    from appliance.engine.remote import RemoteAnswers
+    from appliance.engine.remote_embedder import RemoteEmbedder
+
+    vectors: Engine | RemoteEmbedder
+    if embeds:
+        vectors = _local_engine(config, asks=False)
+    else:
+        vectors = RemoteEmbedder(config.remote_embedding)
+    if asks:
+        return JoinedEngine(_local_engine(config, embeds=False), vectors)
+    engine = config.engine
+    try:
+        answers = RemoteAnswers(config.remote, n_ctx=engine.n_ctx, max_queue=engine.max_queue)
+    except ConfigError:
+        vectors.close()
+        raise
+    return JoinedEngine(answers, vectors)
+
+
+def _local_engine(config: Config, *, asks: bool = True, embeds: bool = True) -> LlamaEngine:
+    """Return the engine on this machine, with what a server does for it left out."""
     engine_class = _engine_class()
     models = ModelStore(models_dir(config))
-    generation, generation_problem = _model(models, config.models.generation)
-    embedding, embedding_problem = _model(models, config.models.embedding)
+    elsewhere = EngineError("done_by_server")
+    generation, generation_problem = (
+        _model(models, config.models.generation) if asks else (None, elsewhere)
+    )
+    embedding, embedding_problem = (
+        _model(models, config.models.embedding) if embeds else (None, elsewhere)
+    )
     engine = config.engine
     plan = read_plan(config.data, config.models.generation)
     device, n_threads = engine.device, engine.n_threads
@@ -198,7 +241,7 @@ def make_engine(config: Config) -> Engine:
         generation,
         embedding,
         n_ctx=engine.n_ctx,
-        n_slots=engine.n_slots,
+        n_slots=engine.n_slots if asks else 1,
         n_threads=n_threads or None,
         n_batch=engine.n_batch,
         max_queue=engine.max_queue,

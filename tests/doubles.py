@@ -8,6 +8,7 @@ share words or Chinese bigrams are near each other, so that retrieval tests mean
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import threading
@@ -30,14 +31,20 @@ from appliance.engine.base import (
     Prefilled,
     Priority,
     QueueUpdate,
+    Reasoning,
     Timings,
     Token,
+    TokenLogprob,
+    TopLogprob,
     Usage,
 )
 from appliance.errors import ContextOverflowError, EngineStoppedError, QueueFullError
 from appliance.units import Bytes, Tokens
 
 Answer = str | BaseException
+
+THINKS = "\0"
+"""Parts what a scripted answer thinks from what it says."""
 
 
 def pieces_of(text: str) -> list[str]:
@@ -88,8 +95,19 @@ class ScriptedGeneration:
         with engine.lock:
             engine.tokens_prefilled += self._n_prompt
         yield Prefilled(Tokens(self._n_prompt), Tokens(self._n_prompt))
+        for index in range(self._request.n):
+            yield from self._answered(index)
+
+    def _answered(self, index: int) -> Iterator[GenerationEvent]:
+        engine, text = self._engine, ""
         n_out, reason = 0, FinishReason.STOP
-        for piece in pieces_of(self._answer):
+        thought, _, said = self._answer.rpartition(THINKS)
+        if thought and self._request.thinking:
+            yield Reasoning(thought, index)
+        else:
+            thought = ""
+        logprobs: tuple[TokenLogprob, ...] = ()
+        for piece in pieces_of(said):
             if self._is_cancelled.is_set() or engine.is_closed:
                 reason = FinishReason.CANCELLED
                 break
@@ -107,11 +125,20 @@ class ScriptedGeneration:
                 rest = (text + piece)[len(text) : min(cut)]
                 text = (text + piece)[: min(cut)]
                 if rest:
-                    yield Token(rest)
+                    yield Token(rest, index)
                 break
             text += piece
-            yield Token(piece)
-        yield self._finished(reason, text, n_out)
+            new: tuple[TokenLogprob, ...] = ()
+            if self._request.top_logprobs is not None:
+                top = tuple(
+                    TopLogprob(n, f"{n}".encode(), -1.0 - n)
+                    for n in range(self._request.top_logprobs)
+                )
+                new = (TokenLogprob(n_out, piece.encode(), -0.5, top),)
+                logprobs += new
+            yield Token(piece, index, new)
+        last = self._finished(reason, text, n_out)
+        yield dataclasses.replace(last, index=index, reasoning=thought, logprobs=logprobs)
 
     def _finished(self, reason: FinishReason, text: str, n_out: int) -> Finished:
         total = time.monotonic() - self._accepted

@@ -17,6 +17,7 @@ from appliance.core.events import (
 from appliance.core.ingest import IngestWorker, Progress
 from appliance.core.retrieve import Hit, SearchResult
 from appliance.engine.base import (
+    ANY_TOOL,
     MOST_ANSWERS,
     MOST_TOP_LOGPROBS,
     EngineStatus,
@@ -31,6 +32,7 @@ from appliance.engine.base import (
     QueueUpdate,
     Reasoning,
     Sampling,
+    ServerStatus,
     Token,
     TokenLogprob,
     ToolCall,
@@ -40,6 +42,7 @@ from appliance.engine.base import (
 from appliance.store import DocumentRow, FileRow, PassageRow, Scope
 
 __all__ = [
+    "ANY_TOOL",
     "DOCUMENTS_MODEL",
     "MOST_ANSWERS",
     "MOST_TOP_LOGPROBS",
@@ -74,6 +77,7 @@ __all__ = [
     "Sampling",
     "Scope",
     "SearchResult",
+    "ServerStatus",
     "Token",
     "TokenLogprob",
     "ToolCall",

@@ -27,6 +27,9 @@ MOST_TOP_LOGPROBS = 20
 MOST_ANSWERS = 16
 """Bounds of ``GenerationRequest.top_logprobs`` (OpenAI's) and ``n`` (ours)."""
 
+ANY_TOOL = "*"
+"""``GenerationRequest.tool_choice`` when some tool must be called, no matter which."""
+
 
 @dataclass(frozen=True)
 class ToolCall:
@@ -115,6 +118,9 @@ class GenerationRequest:
         json_schema: JSON text of a schema; not together with ``grammar``.
         tools: JSON text of an array of OpenAI tool objects, handed to the chat template. Calls come
             back as text in the template's own form.
+        tool_choice: name of the tool that must be called, or ``ANY_TOOL``; empty leaves it to the
+            model. ``json_schema`` then describes the call, for engines that can only be held to a
+            schema.
         thinking: let a thinking model think; others ignore it.
         thinking_budget: most tokens of thinking; then it is ended and the model must speak.
         ignore_eos: go on to ``max_tokens`` whatever the model says; for measurements.
@@ -132,6 +138,7 @@ class GenerationRequest:
     grammar: str | None = None
     json_schema: str | None = None
     tools: str | None = None
+    tool_choice: str = ""
     thinking: bool = False
     thinking_budget: int | None = None
     ignore_eos: bool = False
@@ -261,6 +268,17 @@ class SavedPrompts:
 
 
 @dataclass(frozen=True)
+class ServerStatus:
+    """A server that works for this box. ``problem`` is (code, facts) while it cannot."""
+
+    role: Literal["generation", "embedding"]
+    url: str
+    is_up: bool
+    n_lost: int
+    problem: tuple[str, dict[str, Fact]] | None = None
+
+
+@dataclass(frozen=True)
 class EngineStatus:
     """What ``status`` shows of the engine; sizes in bytes.
 
@@ -295,6 +313,7 @@ class EngineStatus:
     npu: dict[str, Fact] = field(default_factory=dict)
     n_npu_failures: int = 0
     last_npu_failure: str = ""
+    servers: tuple[ServerStatus, ...] = ()
 
 
 class Embedder(Protocol):

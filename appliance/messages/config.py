@@ -35,4 +35,16 @@ SENTENCES: dict[str, Sentence] = {
         "line {line}: '{key}' is set twice.",
         "第 {line} 行：“{key}” 被设置了两次。",
     ),
+    "config_server_missing": Sentence(
+        "'{key}' is needed, because 'engine' says that a server does the work.",
+        "需要填写 “{key}”，因为 “engine” 指定由服务器完成该工作。",
+        "Set it, or set 'engine.kind' and 'engine.embedding_kind' to llama.",
+        "请填写该项，或将 “engine.kind” 和 “engine.embedding_kind” 设为 llama。",
+    ),
+    "config_bad_url": Sentence(
+        "'{key}' is {value}, which is no address of a server.",
+        "“{key}” 的值是 {value}，不是服务器地址。",
+        "Write it like http://192.168.1.20:8000/v1.",
+        "请写成 http://192.168.1.20:8000/v1 的形式。",
+    ),
 }

@@ -203,4 +203,66 @@ SENTENCES: dict[str, Sentence] = {
         "Correct the request.",
         "请修改请求。",
     ),
+    "done_by_server": Sentence(
+        "A server does this for the box.",
+        "该工作由服务器完成。",
+    ),
+    "device_remote": Sentence(
+        "Another server answers ('engine.kind: openai').",
+        "由另一台服务器回答（“engine.kind: openai”）。",
+    ),
+    "remote_unreachable": Sentence(
+        "The server {url} does not answer: {cause}.",
+        "服务器 {url} 没有响应：{cause}。",
+        "Check that it runs and that this box reaches it; search by keywords works meanwhile.",
+        "请确认服务器正在运行且网络可达；在此期间可使用关键词搜索。",
+    ),
+    "remote_broke_off": Sentence(
+        "The server {url} broke off in the middle of the answer: {cause}.",
+        "服务器 {url} 在回答中途断开：{cause}。",
+        "What was shown so far is incomplete; ask again.",
+        "已显示的内容不完整，请重新提问。",
+    ),
+    "remote_busy": Sentence(
+        "The server {url} has too much to do.",
+        "服务器 {url} 过于繁忙。",
+        "Please try again in {retry_after_s} s.",
+        "请在 {retry_after_s} 秒后重试。",
+    ),
+    "remote_refused": Sentence(
+        "The server {url} refused the request (HTTP {status}): {cause}",
+        "服务器 {url} 拒绝了请求（HTTP {status}）：{cause}",
+        "Correct the request; 'remote.extensions: false' sends only what OpenAI knows.",
+        "请修改请求；设置 “remote.extensions: false” 可只发送 OpenAI 标准字段。",
+    ),
+    "remote_key_refused": Sentence(
+        "The server {url} refused the key (HTTP {status}): {cause}",
+        "服务器 {url} 拒绝了密钥（HTTP {status}）：{cause}",
+        "Put the right key into the file that 'api_key_file' names, then restart.",
+        "请将正确的密钥写入 “api_key_file” 指定的文件，然后重启。",
+    ),
+    "remote_failed": Sentence(
+        "The server {url} failed (HTTP {status}): {cause}",
+        "服务器 {url} 出错（HTTP {status}）：{cause}",
+        "Ask again; if it repeats, look at that server's log.",
+        "请重试；如反复出现，请查看该服务器的日志。",
+    ),
+    "remote_nonsense": Sentence(
+        "What the server {url} answered makes no sense: {cause}.",
+        "服务器 {url} 的回复无法理解：{cause}。",
+        "Check that the address is that of an OpenAI-compatible server, '/v1' included.",
+        "请确认该地址是 OpenAI 兼容服务器的地址（包含 “/v1”）。",
+    ),
+    "remote_model_unknown": Sentence(
+        "The server {url} has no model {model}; it has: {known}.",
+        "服务器 {url} 上没有模型 {model}；可用的有：{known}。",
+        "Correct 'remote.model'.",
+        "请修改 “remote.model”。",
+    ),
+    "remote_no_word": Sentence(
+        "'{field}' cannot be asked of the server {url}.",
+        "无法向服务器 {url} 请求 “{field}”。",
+        "Leave it out, or set 'remote.extensions: true' if the server knows it.",
+        "请去掉该项；如果服务器支持，请设置 “remote.extensions: true”。",
+    ),
 }

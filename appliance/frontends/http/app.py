@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from http import HTTPStatus
 from pathlib import Path
@@ -27,17 +27,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from appliance.core import (
     DOCUMENTS_MODEL,
-    Answer,
     Core,
-    Delta,
     DocumentRow,
-    Evidence,
     FileRow,
-    Finished,
     GenerationEvent,
     PassageRow,
     Question,
-    Token,
     TurnEvent,
 )
 from appliance.core import Scope as SearchScope
@@ -49,13 +44,14 @@ from appliance.errors import (
     LimitExceededError,
     NotFoundError,
 )
-from appliance.frontends.http import fields, kiosk, openai, sse
+from appliance.frontends.http import fields, kiosk, openai
 from appliance.frontends.http.crossing import Crossing
 from appliance.frontends.http.guard import Guard
 from appliance.frontends.http.metrics import CONTENT_TYPE_LATEST, metrics_text
 from appliance.frontends.http.replies import error_reply, reply
 from appliance.frontends.http.status import status_of
 from appliance.frontends.http.streams import AnswerReply
+from appliance.frontends.http.tellers import KnowledgeTeller, ModelTeller, TurnTeller
 from appliance.messages import Lang, sentence
 from appliance.system.clock import Clock
 
@@ -260,9 +256,11 @@ class Routes:
             model=call.model,
             is_chat=is_chat,
             wants_usage=call.wants_usage,
+            wants_logprobs=call.request.top_logprobs is not None,
         )
         lang = self._lang(request)
         if is_chat and call.model == DOCUMENTS_MODEL:
+            openai.demand_plain(call)
             question, history = openai.turns_of(call.request.messages)
             asked = Question(
                 text=question,
@@ -277,7 +275,7 @@ class Routes:
             return AnswerReply[TurnEvent](
                 self._crossing,
                 lambda: self._core.ask(asked),
-                _KnowledgeTeller(shape),
+                KnowledgeTeller(shape),
                 is_stream=call.is_stream,
                 lang=lang,
             )
@@ -285,7 +283,7 @@ class Routes:
         return AnswerReply[GenerationEvent](
             self._crossing,
             lambda: self._core.generate(call.request),
-            _ModelTeller(shape),
+            ModelTeller(shape, call),
             is_stream=call.is_stream,
             lang=lang,
         )
@@ -348,7 +346,7 @@ class Routes:
         return AnswerReply[TurnEvent](
             self._crossing,
             lambda: self._core.ask(question),
-            _TurnTeller(),
+            TurnTeller(),
             is_stream=fields.flag(body, "stream", default=True),
             lang=self._lang(request),
         )
@@ -600,136 +598,6 @@ class Routes:
 
     def _lang(self, request: Request) -> Lang:
         return language_of(request.headers, self._default_lang)
-
-
-class _ModelTeller:
-    """OpenAI's words for a bare generation."""
-
-    def __init__(self, shape: openai.Shape) -> None:
-        self._shape = shape
-        self._is_begun = False
-        self._finished: Finished | None = None
-
-    def frames(self, event: GenerationEvent) -> Sequence[bytes]:
-        """Return the frames for one event."""
-        if isinstance(event, Finished):
-            self._finished = event
-            return ()
-        if not isinstance(event, Token):
-            return ()
-        frames = [sse.data(self._shape.piece(event.text))]
-        if not self._is_begun and self._shape.is_chat:
-            frames.insert(0, sse.data(self._shape.first()))
-        self._is_begun = True
-        return frames
-
-    def end(self) -> Sequence[bytes]:
-        """Return the closing chunks."""
-        finished = self._done()
-        frames = [sse.data(self._shape.last(openai.finish_word(finished.reason)))]
-        if not self._is_begun and self._shape.is_chat:
-            frames.insert(0, sse.data(self._shape.first()))
-        if self._shape.wants_usage:
-            frames.append(sse.data(self._shape.usage(openai.usage_of(finished.usage))))
-        return [*frames, sse.DONE]
-
-    def body(self) -> dict[str, Any]:
-        """Return the reply that is not streamed."""
-        finished = self._done()
-        return self._shape.whole(
-            finished.text, openai.finish_word(finished.reason), openai.usage_of(finished.usage)
-        )
-
-    def failure(self, body: dict[str, Any]) -> Sequence[bytes]:
-        """Return an error chunk, which OpenAI's clients raise."""
-        return [sse.data(body)]
-
-    def _done(self) -> Finished:
-        if self._finished is None:
-            raise EngineStoppedError(state="stopped")
-        return self._finished
-
-
-class _KnowledgeTeller:
-    """OpenAI's words for an answer from the documents, with citations in fields of our own."""
-
-    def __init__(self, shape: openai.Shape) -> None:
-        self._shape = shape
-        self._is_begun = False
-        self._n_said = 0
-        self._answer: Answer | None = None
-
-    def frames(self, event: TurnEvent) -> Sequence[bytes]:
-        """Return the frames for one event."""
-        frames: list[bytes] = []
-        if isinstance(event, Evidence):
-            evidence = [asdict(citation) for citation in event.citations]
-            frames.append(sse.data(self._shape.first({"evidence": evidence})))
-            self._is_begun = True
-        elif isinstance(event, Delta):
-            self._n_said += 1
-            frames.append(sse.data(self._shape.piece(event.text)))
-        elif isinstance(event, Answer):
-            self._answer = event
-            if not self._n_said and event.answer:
-                frames.append(sse.data(self._shape.piece(event.answer)))
-        if frames and not self._is_begun:
-            frames.insert(0, sse.data(self._shape.first()))
-            self._is_begun = True
-        return frames
-
-    def end(self) -> Sequence[bytes]:
-        """Return the closing chunks; the citations come with the finish reason."""
-        answer = self._done()
-        finish = openai.finish_word(answer.finish_reason)
-        frames = [sse.data(self._shape.last(finish, openai.knowledge_fields(answer)))]
-        if self._shape.wants_usage:
-            frames.append(sse.data(self._shape.usage(openai.usage_of(None, answer))))
-        return [*frames, sse.DONE]
-
-    def body(self) -> dict[str, Any]:
-        """Return the reply that is not streamed."""
-        answer = self._done()
-        finish = openai.finish_word(answer.finish_reason)
-        usage, extra = openai.usage_of(None, answer), openai.knowledge_fields(answer)
-        return self._shape.whole(answer.answer, finish, usage, extra)
-
-    def failure(self, body: dict[str, Any]) -> Sequence[bytes]:
-        """Return an error chunk, which OpenAI's clients raise."""
-        return [sse.data(body)]
-
-    def _done(self) -> Answer:
-        if self._answer is None:
-            raise EngineStoppedError(state="stopped")
-        return self._answer
-
-
-class _TurnTeller:
-    """Our own words: every event of the turn as it is."""
-
-    def __init__(self) -> None:
-        self._answer: Answer | None = None
-
-    def frames(self, event: TurnEvent) -> Sequence[bytes]:
-        """Return the event under its name."""
-        name = type(event).__name__.lower()
-        if isinstance(event, Answer):
-            self._answer = event
-        return [sse.event(name, {"type": name, **asdict(event)})]
-
-    def end(self) -> Sequence[bytes]:
-        """Return nothing: ``answer`` was the last."""
-        return ()
-
-    def body(self) -> dict[str, Any]:
-        """Return the answer alone."""
-        if self._answer is None:
-            raise EngineStoppedError(state="stopped")
-        return self._answer.as_json()
-
-    def failure(self, body: dict[str, Any]) -> Sequence[bytes]:
-        """Return the error as an event."""
-        return [sse.event("error", body)]
 
 
 def language_of(headers: Headers, default: Lang) -> Lang:

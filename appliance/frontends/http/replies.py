@@ -31,6 +31,17 @@ _BY_CODE = {
     "origin_refused": HTTPStatus.FORBIDDEN,
     "method_not_allowed": HTTPStatus.METHOD_NOT_ALLOWED,
     "empty_prompt": HTTPStatus.BAD_REQUEST,
+    "bad_sampling": HTTPStatus.BAD_REQUEST,
+    "bad_grammar": HTTPStatus.BAD_REQUEST,
+    "bad_schema": HTTPStatus.BAD_REQUEST,
+    "tools_unsupported": HTTPStatus.BAD_REQUEST,
+    "chat_template_missing": HTTPStatus.BAD_REQUEST,
+    "chat_template_invalid": HTTPStatus.BAD_REQUEST,
+    "remote_refused": HTTPStatus.BAD_REQUEST,
+    "remote_no_word": HTTPStatus.BAD_REQUEST,
+    "remote_key_refused": HTTPStatus.BAD_GATEWAY,
+    "remote_failed": HTTPStatus.BAD_GATEWAY,
+    "remote_nonsense": HTTPStatus.BAD_GATEWAY,
 }
 
 _BY_CLASS: tuple[tuple[type[ApplianceError], HTTPStatus], ...] = (
@@ -62,6 +73,7 @@ _OPENAI_CODES = {
     "key_needed": "invalid_api_key",
     "api_model_unknown": "model_not_found",
     "queue_full": "rate_limit_exceeded",
+    "remote_busy": "rate_limit_exceeded",
 }
 
 

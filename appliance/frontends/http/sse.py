@@ -26,6 +26,11 @@ HEADERS = {
 }
 
 
+def comment(text: str) -> bytes:
+    """Return a line for people and proxies; clients skip it."""
+    return b": " + text.encode("utf-8") + b"\n\n"
+
+
 def event(name: str, body: Mapping[str, Any]) -> bytes:
     """Return one named event."""
     return b"event: " + name.encode("ascii") + b"\n" + data(body)

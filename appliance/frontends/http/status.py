@@ -8,7 +8,7 @@ from importlib import metadata
 from typing import Any
 
 import appliance
-from appliance.core import Core, EngineStatus
+from appliance.core import Core, EngineStatus, ServerStatus
 from appliance.errors import ApplianceError, EngineStoppedError, Fact
 from appliance.messages import Lang, sentence
 from appliance.system.memory import machine_memory, process_memory
@@ -24,6 +24,11 @@ def status_of(core: Core, lang: Lang, uptime_s: float) -> dict[str, Any]:
         problems.append(engine.device_failure)
     if engine.error is not None:
         problems.append((engine.error, engine.error_facts))
+    problems += [
+        server.problem
+        for server in engine.servers
+        if server.role == "embedding" and server.problem is not None
+    ]
     if embedding.problem is not None:
         problems.append(embedding.problem)
     state: str = engine.state
@@ -45,6 +50,7 @@ def status_of(core: Core, lang: Lang, uptime_s: float) -> dict[str, Any]:
         },
         "device": _device(engine, lang),
         "memory": _memory(dict(engine.memory)),
+        "servers": [_server(server, lang) for server in engine.servers],
         "queue": {
             "running": engine.n_running,
             "waiting": engine.n_waiting,
@@ -96,6 +102,18 @@ def _device(engine: EngineStatus, lang: Lang) -> dict[str, Any]:
         device["failures"] = engine.n_npu_failures
         device["last_failure"] = engine.last_npu_failure
     return device
+
+
+def _server(server: ServerStatus, lang: Lang) -> dict[str, Any]:
+    """Return a server that works for the box; ``problem`` is a sentence or null."""
+    problem = server.problem
+    return {
+        "role": server.role,
+        "url": server.url,
+        "up": server.is_up,
+        "lost": server.n_lost,
+        "problem": str(sentence(problem[0], lang, problem[1])) if problem else None,
+    }
 
 
 def versions() -> dict[str, str]:
