@@ -48,6 +48,7 @@ from appliance.store import Store
 from appliance.system import files, log, memory
 from appliance.system.clock import Clock
 from appliance.system.notify import Heartbeat, Notifier
+from appliance.system.plan import read_plan
 from appliance.system.starts import Starts, boot_id
 
 if TYPE_CHECKING:
