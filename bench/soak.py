@@ -3,7 +3,7 @@
     python bench/soak.py --model FILE [--chats 10000] [--slots 8] [--people 16] [--json]
 
 Chats of random length run over the slots, some are given up half-way. Reported: the resident
-memory while they run and its slope per thousand chats after the first tenth, chats that failed,
+memory while they run and its slope per thousand chats over the second half, chats that failed,
 and answers whose pieces did not join to the whole.
 """
 
@@ -103,7 +103,7 @@ def main() -> None:
         thread.join()
     took = time.monotonic() - began
     engine.close()
-    counted = [(n, rss) for n, rss in soak.memory if n >= args.chats // 10]
+    counted = [(n, rss) for n, rss in soak.memory if n >= args.chats // 2]
     slope = float(np.polyfit(*np.array(counted, dtype=float).T, 1)[0]) * 1000
     found = {
         "chats": soak.n_done,

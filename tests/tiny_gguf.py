@@ -32,11 +32,13 @@ def write_tiny_llama(
     architecture: str = "llama",
     template: str | None = TEMPLATE,
     never_ends: bool = True,
+    pooling: gguf.PoolingType | None = None,
     is_half: bool = False,
 ) -> Path:
     """Write a random model of llama's shape and return its path.
 
     Args:
+        pooling: makes it an embedder.
         never_ends: give the control tokens a logit of 0, which the best of 256 random ones beats.
         is_half: store the matrices of the layers as F16 instead of F32.
     """
@@ -52,6 +54,8 @@ def write_tiny_llama(
     writer.add_head_count_kv(n_head)
     writer.add_rope_dimension_count(head_dim)
     writer.add_layer_norm_rms_eps(1e-5)
+    if pooling is not None:
+        writer.add_pooling_type(pooling)
     _add_tokenizer(writer, template)
 
     def add(name: str, *shape: int, scale: float = 0.08) -> None:

@@ -5,6 +5,7 @@ import time
 import unicodedata
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
 
@@ -24,6 +25,7 @@ from appliance.errors import ContextOverflowError, EngineError, EngineStoppedErr
 from tests.engine.conftest import MakeEngine, finished, raw
 from tests.starters import E5 as E5_FILE
 from tests.starters import starter
+from tests.tiny_gguf import write_tiny_llama
 
 PASSAGES = [
     "OrangePi AIPro 开发板板载 8GB LPDDR4X 内存。",
@@ -287,3 +289,40 @@ def test_dimensions_that_the_model_does_not_have_are_refused(n: int, model: str)
         shortened(np.ones((1, 3), dtype=np.float32), n, model)
 
     assert (caught.value.code, caught.value.facts["dimensions"]) == ("bad_dimensions", n)
+
+
+# --------------------------------------------------------------------------------------------------
+# pooling
+
+
+def embedder(make_engine: MakeEngine, folder: Path, pooling: gguf.PoolingType) -> LlamaEngine:
+    path = write_tiny_llama(folder / f"{pooling.name}.gguf", pooling=pooling)
+    return make_engine(None, path, embed_batch=256)
+
+
+@pytest.mark.parametrize("pooling", [gguf.PoolingType.MEAN, gguf.PoolingType.LAST])
+def test_vectors_are_the_same_alone_and_in_a_batch(
+    make_engine: MakeEngine, tmp_path: Path, pooling: gguf.PoolingType
+) -> None:
+    engine = embedder(make_engine, tmp_path, pooling)
+    texts = ["a", "b" * 50, "中文" * 20, "c" * 90, "d"] * 3
+
+    together = engine.embed(texts, "passage", Priority.QUERY_EMBED)
+    alone = np.vstack([engine.embed([text], "passage", Priority.QUERY_EMBED) for text in texts])
+
+    np.testing.assert_allclose(together, alone, atol=1e-3)
+    np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1.0, atol=1e-5)
+
+
+def test_last_pooling_sees_the_end_and_mean_pooling_everything(
+    make_engine: MakeEngine, tmp_path: Path
+) -> None:
+    vectors = {
+        pooling: embedder(make_engine, tmp_path, pooling).embed(
+            ["x" * 40 + "a", "x" * 40 + "b"], "passage", Priority.QUERY_EMBED
+        )
+        for pooling in (gguf.PoolingType.MEAN, gguf.PoolingType.LAST)
+    }
+
+    near = {pooling: float(pair[0] @ pair[1]) for pooling, pair in vectors.items()}
+    assert near[gguf.PoolingType.MEAN] > 0.95 > near[gguf.PoolingType.LAST]
