@@ -33,6 +33,7 @@ PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 """Pythons of Ubuntu 22.04, Debian 12, Ubuntu 24.04 and Debian 13."""
 
 LLAMA = "llama-cpp-python==0.3.36"
+JIEBA = "jieba==0.42.1"
 CMAKE_ARGS = {
     # Any x86-64 of the last ten years; any 64-bit board with a Cortex-A76 or newer, the 310B's too.
     # Without OpenMP: its library comes with a compiler, which a board need not have.
@@ -75,6 +76,8 @@ def run(*command: str | Path, **more: str) -> None:
 def own_wheel(target: Path) -> None:
     """Build the program's wheel into ``target`` and, beside the archives, its source archive."""
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", target, ROOT)
+    # Pure Python, published as source only.
+    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", target, JIEBA)
     run(sys.executable, "-m", "pip", "install", "-q", "build")
     run(sys.executable, "-m", "build", "-q", "--sdist", "--outdir", DIST, ROOT)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+import re
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
@@ -54,6 +55,7 @@ from appliance.frontends.http.streams import AnswerReply
 from appliance.frontends.http.tellers import KnowledgeTeller, ModelTeller, TurnTeller
 from appliance.messages import Lang, sentence
 from appliance.system.clock import Clock
+from appliance.text import ime
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +63,8 @@ _MAX_BODY = 32 * 1024 * 1024
 """Largest JSON body; 2048 long passages to embed are about 8 MB."""
 
 _MOST_QUOTE = 1000
+
+_PINYIN = re.compile(f"[a-z']{{0,{ime.MOST_LETTERS}}}")
 
 _MULTIPART_OVERHEAD = 64 * 1024
 
@@ -160,6 +164,7 @@ class Routes:
             *(("GET", path, self.show) for path in kiosk.PAGES),
             ("GET", "/kiosk/{name}", self.page_file),
             ("GET", "/api/kiosk", self.kiosk),
+            ("GET", "/api/pinyin", self.pinyin),
             ("GET", "/api/suggestions", self.suggestions),
             ("GET", "/healthz", self.health),
             ("GET", "/v1/models", self.models),
@@ -216,6 +221,17 @@ class Routes:
     async def kiosk(self, _request: Request) -> Response:
         """Return what the page is told to do."""
         return reply(asdict(self._core.config.kiosk))
+
+    async def pinyin(self, request: Request) -> Response:
+        """Return what may be meant by letters of pinyin; the first call reads the word list."""
+        query = dict(request.query_params)
+        letters = query.get("q", "").lower()
+        if not _PINYIN.fullmatch(letters):
+            raise fields.wrong("q", f"at most {ime.MOST_LETTERS} letters of pinyin and '")
+        n_wanted = _query_whole(query, "n", 9, low=1, high=50)
+        is_fuzzy = _query_whole(query, "fuzzy", 0, low=0, high=1) == 1
+        found = await self._crossing.call(ime.candidates, letters, n_wanted, is_fuzzy=is_fuzzy)
+        return reply({"candidates": [asdict(candidate) for candidate in found]})
 
     async def suggestions(self, request: Request) -> Response:
         """Return questions that the loaded documents can answer."""
