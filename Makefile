@@ -8,7 +8,7 @@ BIN     := $(VENV)/bin
 DEMO    ?= .demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-python lint format models peers bench bench-retrieval bench-answers bench-scale bench-documents bench-injection flip-bytes docs dist boot-test install-test clean
+.PHONY: help demo test test-python lint format models peers bench bench-retrieval bench-answers bench-scale bench-documents bench-injection flip-bytes docs dist boot-test install-test bench-serial clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -36,6 +36,9 @@ format: $(VENV)/.test-ready ## rewrite the Python sources in house style
 
 docs: $(VENV)/.demo-ready ## write the pages that are made from the code
 	$(BIN)/appliance config reference > docs/configuration.md
+
+bench-serial: $(VENV)/.test-ready ## share of text and delay of deltas on a paced serial line
+	$(BIN)/python bench/serial_line.py
 
 bench-retrieval: $(VENV)/.demo-ready models ## recall of the three search arms: SQUAD=file.json
 	$(BIN)/python bench/retrieval.py --squad $(SQUAD)

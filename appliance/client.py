@@ -1,4 +1,4 @@
-"""A synchronous client of the daemon over HTTP; imports nothing heavy.
+"""A synchronous client of the daemon, over HTTP or a serial line; imports nothing heavy.
 
 The stream of an answer is server-sent events: ``event: <type>`` and ``data: <JSON>`` lines, a blank
 line between events, lines that begin with ``:`` to show that the daemon lives. Closing the stream
@@ -7,12 +7,16 @@ early is how an answer is stopped: the daemon notices and frees the engine withi
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.client
+import itertools
 import json
 import secrets
 import socket
-from collections.abc import Iterator, Mapping
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -237,3 +241,163 @@ def _remote_error(status: int, content: bytes) -> RemoteError:
         return RemoteError(error["code"], **error["facts"])
     except (ValueError, KeyError, TypeError):
         return RemoteError("internal", what=f"HTTP {status}")
+
+
+# --------------------------------------------------------------------------------------------------
+# over a serial line
+
+
+class SerialAnswer:
+    """The frames of one answer as ``(type, frame)`` pairs; ``stop`` ends it early.
+
+    The last pair is ``answer``, or ``cancelled`` after ``stop``.
+    """
+
+    def __init__(self, client: SerialClient, request: str) -> None:
+        self._client = client
+        self._request = request
+
+    def __iter__(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield frames as they come.
+
+        Raises:
+            RemoteError: the answer failed.
+            DaemonUnreachableError: the line is silent or gone.
+        """
+        while True:
+            frame = self._client.receive(self._request)
+            yield frame["type"], frame
+            if frame["type"] in ("answer", "cancelled"):
+                return
+
+    def stop(self) -> None:
+        """Ask the box to stop; the iteration ends when it has. From any thread."""
+        self._client.send("cancel", self._request)
+
+
+class SerialClient:
+    """Talks to a box over a serial line (docs/serial-protocol.md).
+
+        with SerialClient("/dev/ttyUSB0") as box:
+            for kind, frame in box.ask("How long is the warranty?"):
+                ...
+
+    One thread uses a client, except for ``SerialAnswer.stop``. What a person types on the same line
+    passes by unseen.
+
+    Args:
+        port: the device.
+        baud: the box's speed.
+        pin: sent with ``hello`` when the box asks for one.
+
+    Raises:
+        DaemonUnreachableError: the port cannot be opened.
+    """
+
+    def __init__(self, port: str, baud: int = 115200, *, pin: str | None = None) -> None:
+        import serial
+
+        self.port = port
+        self._pin = pin
+        self._ids = itertools.count(1)
+        self._rest = b""
+        self._waiting: dict[str, deque[dict[str, Any]]] = {}
+        try:
+            self._line = serial.Serial(port, baud, timeout=0.02, write_timeout=10.0)
+        except (OSError, ValueError) as error:
+            raise DaemonUnreachableError("daemon_lost", url=port) from error
+
+    def __enter__(self) -> SerialClient:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the port."""
+        self._line.close()
+
+    def hello(self, wait_s: float = 10.0) -> dict[str, Any]:
+        """Return what the box says of itself; tried each second, since it may just open its port.
+
+        Raises:
+            DaemonUnreachableError: nobody answered in time.
+        """
+        given = {"pin": self._pin} if self._pin is not None else {}
+        deadline = time.monotonic() + wait_s
+        while True:
+            request = self.send("hello", None, **given)
+            try:
+                return self.receive(request, silence_s=1.0)
+            except DaemonUnreachableError:
+                if time.monotonic() > deadline:
+                    raise
+
+    def ask(self, question: str, **options: str | bool | None) -> SerialAnswer:
+        """Ask; iterate the result. ``options`` are the fields of ``ask`` in the protocol."""
+        given: dict[str, Any] = {k: v for k, v in options.items() if v is not None}
+        return SerialAnswer(self, self.send("ask", None, q=question, **given))
+
+    def search(self, query: str, *, k: int = 3, collection: str | None = None) -> Any:  # noqa: ANN401
+        """Return the hits for a query, best first."""
+        given = {"collection": collection} if collection is not None else {}
+        return self.receive(self.send("search", None, q=query, k=k, **given))["hits"]
+
+    def embed(self, texts: Sequence[str]) -> list[bytes]:
+        """Return one vector per text, as little-endian 32-bit floats."""
+        found = self.receive(self.send("embed", texts=list(texts)))
+        return [base64.b64decode(vector) for vector in found["vectors"]]
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of the box."""
+        return self.receive(self.send("status"))
+
+    def send(self, op: str, request: str | None = None, **fields: Any) -> str:  # noqa: ANN401
+        """Send a request and return its id; ``request`` names a running one."""
+        if request is None:
+            request = str(next(self._ids))
+            self._waiting[request] = deque()
+        text = json.dumps({"op": op, "id": request, **fields}, ensure_ascii=False)
+        try:
+            self._line.write(text.encode() + b"\n")
+        except OSError as error:
+            raise DaemonUnreachableError("daemon_lost", url=self.port) from error
+        return request
+
+    def receive(self, request: str, silence_s: float = _SILENCE_S) -> dict[str, Any]:
+        """Return the next frame for ``request``; see ``SerialAnswer`` for errors."""
+        deadline = time.monotonic() + silence_s
+        queue = self._waiting.setdefault(request, deque())
+        while not queue:
+            if self._read():
+                deadline = time.monotonic() + silence_s
+            elif time.monotonic() > deadline:
+                raise DaemonUnreachableError("daemon_lost", url=self.port)
+        frame = queue.popleft()
+        if frame["type"] == "error":
+            raise RemoteError(frame["code"])
+        return frame
+
+    def _read(self) -> bool:
+        """Sort what has arrived; returns whether a frame of ours came."""
+        try:
+            self._rest += self._line.read(max(1, self._line.in_waiting))
+        except OSError as error:
+            raise DaemonUnreachableError("daemon_lost", url=self.port) from error
+        *lines, self._rest = self._rest.replace(b"\r", b"\n").split(b"\n")
+        found = False
+        for line in lines:
+            if not line.startswith(b"{"):
+                continue
+            with contextlib.suppress(ValueError):
+                # Noise on the line; who waits notices the silence.
+                frame = json.loads(line)
+                if frame.get("id") in self._waiting:
+                    self._waiting[frame["id"]].append(frame)
+                    found = True
+        return found

@@ -94,6 +94,23 @@ def test_ctrl_c_stops_an_answer_and_the_next_question_is_answered(
     far.expect("short")
 
 
+def test_no_more_than_a_fifth_of_a_second_of_text_comes_after_ctrl_c(
+    inside: Inside, far: FarEnd
+) -> None:
+    # The engine writes far faster than the line carries, so much waits when the key is pressed.
+    inside.engine.answers = [("word" * 12 + " ") * 600]
+    far.wake()
+    far.send("/strict off\r")
+    far.expect(">>> ")
+    far.send("Tell me a long story please\r")
+    far.expect("word" * 12)
+    far.seen = b""
+    far.send("\x03")
+    shown = far.expect("^C")
+    assert len(shown) <= 0.2 * 115200 / 10
+    far.expect(">>> ")
+
+
 def test_line_a_person_left_is_forgotten(
     make_inside: MakeInside, engine: ScriptedEngine, far: FarEnd
 ) -> None:

@@ -164,6 +164,9 @@ class Console:
                 self._flush_editor()
             elif not self._at_line_start:
                 self._write("\n")
+            if is_editing:
+                # What erased the person's line must not stand in the machine's.
+                self._put(b"\r")
             self._put(data)
             if is_editing:
                 self._editor.show()
