@@ -310,13 +310,11 @@ def gap(bench: Bench, name: str, slots: int) -> list[Row]:
                 talk.start()
                 time.sleep(1.5)
                 began = time.monotonic()
-                streams = together([job(server, prompt, 2) for prompt in longs])
+                streams = together([job(server, prompt, 8) for prompt in longs])
                 ended = max(one.times[0] for one in streams)
                 talk.join()
-            times = [at for at in running[0].times if at <= ended] + [
-                next((at for at in running[0].times if at > ended), ended)
-            ]
-            window = [b - a for a, b in itertools.pairwise(times) if b > began]
+            pairs = itertools.pairwise(running[0].times)
+            window = [b - a for a, b in pairs if b > began and a < ended]
             if not window:
                 raise SystemExit("the running answer ended before the prompts came")
             pause[who].append(max(window))
