@@ -2,6 +2,7 @@
 
 import { AnswerView, closePanel, element } from "./answer.js";
 import { ask, get, reason } from "./box.js";
+import { Keyboard } from "./keyboard.js";
 import { Idle, lock } from "./privacy.js";
 import { langCode, setLang, word } from "./words.js";
 
@@ -10,6 +11,7 @@ const SIZES = [1, 1.2, 1.45];
 const THEMES = ["auto", "light", "dark", "contrast"];
 
 const view = new AnswerView();
+const keyboard = new Keyboard(at("box"));
 // A name for fairness in the queue, new with every visitor and kept nowhere.
 const newVisitor = () => crypto.getRandomValues(new Uint32Array(2)).join("-");
 let visitor = newVisitor();
@@ -18,6 +20,7 @@ let running = null;
 // ---- screens
 
 function showAttract() {
+  keyboard.close();
   running?.abort();
   running = null;
   view.clear();
@@ -67,6 +70,7 @@ function setState(text, kind = "") {
 // ---- one question
 
 async function start(question) {
+  keyboard.close();
   running?.abort();
   const mine = new AbortController();
   running = mine;

@@ -36,6 +36,16 @@ const WORDS = {
   idle_title: ["还在吗？", "Are you still there?"],
   idle_left: ["{seconds} 秒后清除这里的内容。", "Everything here is cleared in {seconds} s."],
   idle_stay: ["继续", "Continue"],
+  keyboard: ["屏幕键盘", "On-page keyboard"],
+  candidates: ["候选词", "Candidates"],
+  key_space: ["空格", "space"],
+  key_delete: ["删除", "Delete"],
+  key_shift: ["大写", "Capital letters"],
+  key_signs: ["数字和标点", "Digits and punctuation"],
+  key_mode: ["拼音或英文", "Pinyin or Latin"],
+  key_fuzzy: ["模糊音", "Fuzzy pinyin"],
+  key_hide: ["收起键盘", "Hide the keyboard"],
+  key_other: ["中/En", "中/En"],
   loading_text: ["正在打开……", "Opening …"],
 };
 

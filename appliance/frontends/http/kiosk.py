@@ -32,6 +32,7 @@ FILES = {
     "kiosk.js": _JS,
     "answer.js": _JS,
     "box.js": _JS,
+    "keyboard.js": _JS,
     "privacy.js": _JS,
     "words.js": _JS,
     "icon.svg": "image/svg+xml",
