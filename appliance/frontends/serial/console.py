@@ -29,6 +29,8 @@ PROBE_S = 0.6
 
 # Save the cursor, go to the farthest corner, ask where that is, come back.
 _PROBE = "\x1b7\x1b[999;999H\x1b[6n\x1b8"
+# Pasted text comes in brackets, so that its line breaks enter nothing.
+_PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 _PIECE_CHARS = 8
 _MOST_AHEAD = 1000
 """Characters typed during an answer that are kept for after it."""
@@ -164,7 +166,7 @@ class Console:
                 self._flush_editor()
             elif not self._at_line_start:
                 self._write("\n")
-            if is_editing:
+            if self._state != "asleep":
                 # What erased the person's line must not stand in the machine's.
                 self._put(b"\r")
             self._put(data)
@@ -200,6 +202,8 @@ class Console:
 
     def _begin(self) -> None:
         """Greet, now that it is known what the terminal can do."""
+        if not self._editor.is_dumb:
+            self._write(_PASTE_ON)
         self._write("\n" + say("serial_banner", self._lang, name=self._name) + "\n")
         if self._config.pin is not None:
             self._state = "pin"
@@ -230,7 +234,7 @@ class Console:
             self._write("\n")
         else:
             # What stood on the screen is nobody else's business.
-            self._write("\x1b[H\x1b[2J")
+            self._write(_PASTE_OFF + "\x1b[H\x1b[2J")
         self._write(say(reason, self._lang) + "\n")
         self._forget()
         self._state = "asleep"
