@@ -183,7 +183,7 @@ class ScriptedEngine:
         self.embedded: list[tuple[str, str]] = []
         self.gate = threading.Event()
         self.gate.set()
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.is_closed = False
         self.n_running = 0
         self.n_steps = 0
