@@ -142,7 +142,9 @@ export async function openPanel(citation, from) {
     paragraph.append(...highlighted(passage.text, index === near ? citation.quote : ""));
     nodes.push(paragraph);
   }
+  if (citation.page && citation.path.toLowerCase().endsWith(".pdf")) nodes.unshift(picture(citation));
   at("panel-text").replaceChildren(...nodes);
+  if (nodes[0]?.className === "page") return; // the page itself, with the quote marked on it
   const target = at("panel-text").querySelector("mark") ?? at("panel-text").querySelector(".quoted");
   if (target) at("panel-text").scrollTop = target.offsetTop - at("panel-text").clientHeight / 3;
 }
@@ -156,6 +158,16 @@ export function closePanel() {
   document.body.classList.remove("has-panel");
   if (hadFocus && opener?.isConnected) opener.focus();
   opener = null;
+}
+
+// A page of a PDF as it is printed; where it cannot be drawn its text remains.
+function picture(citation) {
+  const image = element("img", undefined, "page");
+  image.alt = `${fileName(citation.path)}, ${word("page", { page: citation.page })}`;
+  const query = new URLSearchParams({ q: citation.quote });
+  image.addEventListener("error", () => image.remove());
+  image.src = `/api/documents/${citation.document}/page/${citation.page}?${query}`;
+  return image;
 }
 
 function whereQuoted(passages, citation) {

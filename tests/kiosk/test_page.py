@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -13,6 +16,7 @@ from appliance.messages import explain
 from tests.conftest import Inside
 from tests.kiosk.conftest import LIBRARY, SIZES, MakeVisit
 
+SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples" / "documents"
 ANSWER = "周末下午五点关门 [1]。<b>请</b>提前还书。"
 
 
@@ -43,6 +47,22 @@ def test_ask_read_open_and_start_again(inside: Inside, visit: MakeVisit, size: s
     page.click("#home")
     expect(page.locator("#attract")).to_be_visible()
     assert "周末下午" not in page.content()
+    assert visitor.errors == []
+    assert visitor.foreign == []
+
+
+def test_a_pdf_opens_at_the_page(inside: Inside, visit: MakeVisit) -> None:
+    shutil.copy(SAMPLES / "riverboard-manual.pdf", inside.box.config.inbox_dir)
+    inside.wait()
+    inside.engine.answers = ["A 12 V supply [1]."]
+    visitor = visit(lang="en-US")
+    page = visitor.open()
+    visitor.ask("What power supply does the RiverBoard 310 need?")
+    page.locator("#answer .mark").click()
+    image = page.locator("#panel-text img")
+    expect(image).to_have_attribute("alt", re.compile(r"riverboard-manual\.pdf, page \d+"))
+    expect(image).to_have_js_property("complete", value=True)
+    assert image.evaluate("(image) => image.naturalWidth") > 400
     assert visitor.errors == []
     assert visitor.foreign == []
 
