@@ -33,12 +33,14 @@ pytestmark = [
 class Person:
     """Somebody at a tmux pane that shows the line."""
 
-    def __init__(self, path: str, cols: int, rows: int, environ: dict[str, str]) -> None:
+    def __init__(
+        self, path: str, cols: int, rows: int, environ: dict[str, str], *options: str
+    ) -> None:
         self._server = f"appliance-{secrets.token_hex(4)}"
         self._environ = environ
         self._tmux(
             *("new-session", "-d", "-x", str(cols), "-y", str(rows)),
-            *("--", sys.executable, str(WIRE), path),
+            *("--", sys.executable, str(WIRE), path, *options),
         )
 
     def _tmux(self, *arguments: str) -> str:
@@ -94,8 +96,12 @@ class Person:
 
 @pytest.fixture
 def person(
-    make_inside: MakeInside, engine: ScriptedEngine, tmp_path: Path
+    make_inside: MakeInside,
+    engine: ScriptedEngine,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> Iterator[tuple[Person, Inside]]:
+    options: tuple[str, ...] = getattr(request, "param", ())
     far = FarEnd(tmp_path / "ttyTEST")
     serial = SerialConfig(ports=(str(far.path),), language="en")
     inside = make_inside(engine, serial=serial)
@@ -115,7 +121,7 @@ def person(
     cable = threading.Thread(target=carry, name="cable")
     cable.start()
     environ = {**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
-    somebody = Person(os.ttyname(near), 40, 12, environ)
+    somebody = Person(os.ttyname(near), 40, 12, environ, *options)
     time.sleep(0.5)
     somebody.press("Enter")
     somebody.wait(PROMPT)
@@ -215,3 +221,33 @@ def test_line_is_whole_after_a_resize_and_a_redraw(person: tuple[Person, Inside]
         time.sleep(0.05)
     somebody.type("!")
     somebody.wait(">>> 图书馆 weekend!")
+
+
+@pytest.mark.parametrize("person", [("--mute",)], indirect=True)
+def test_dumb_terminal(person: tuple[Person, Inside]) -> None:
+    somebody, inside = person
+    inside.put("图书馆.txt", "图书馆周末几点关门？周末下午五点关门。\n")
+    inside.engine.answers = ["**下午五点**关门[1]。"]
+    somebody.type("图书馆周末几点关门x")
+    somebody.wait(">>> 图书馆周末几点关门x")
+    somebody.press("BSpace", "BSpace")
+    somebody.wait(">>> 图书馆周末几点关")
+    somebody.type("门？")
+    somebody.press("Enter")
+    rows = somebody.wait("...下午五点关门[1]。")
+    assert not any("**" in row or "\x1b" in row for row in rows)
+
+
+@pytest.mark.parametrize("person", [("--gb18030",)], indirect=True)
+def test_terminal_of_gb18030(person: tuple[Person, Inside]) -> None:
+    somebody, inside = person
+    inside.put("图书馆.txt", "图书馆周末几点关门？周末下午五点关门。\n")
+    inside.engine.answers = ["下午五点关门[1]。"]
+    somebody.type("图书馆周末几点开")
+    somebody.wait(">>> 图书馆周末几点开")
+    somebody.press("BSpace")
+    somebody.type("关门？")
+    somebody.wait(">>> 图书馆周末几点关门？")
+    somebody.press("Enter")
+    somebody.wait("...下午五点关门[1]。")
+    assert any("图书馆.txt" in row for row in somebody.wait(PROMPT))
