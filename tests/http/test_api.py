@@ -215,6 +215,18 @@ def test_endless_body_is_cut_off_at_the_limit(inside: Inside) -> None:
     connection.close()
 
 
+@pytest.mark.parametrize("number", ["9223372036854775808", "9" * 400])
+@pytest.mark.parametrize("tail", ["", "/passages", "/page/1"])
+def test_number_that_no_row_can_have_is_not_found(inside: Inside, number: str, tail: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", inside.box.http.port, timeout=10)
+    connection.request("GET", f"/api/documents/{number}{tail}")
+    response = connection.getresponse()
+
+    assert response.status == 404
+    assert json.loads(response.read())["error"]["code"] == "route_not_found"
+    connection.close()
+
+
 def test_remove_forgets_the_text_and_keeps_the_file(inside: Inside) -> None:
     inside.put("图书馆.txt", LIBRARY)
     document = inside.client.get("/api/documents")["documents"][0]["id"]

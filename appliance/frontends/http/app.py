@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from starlette.applications import Starlette
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.datastructures import Headers, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -58,6 +59,15 @@ from appliance.system.clock import Clock
 from appliance.text import ime
 
 _log = logging.getLogger(__name__)
+
+
+class _RowConvertor(IntegerConvertor):
+    """A number in a path that the store can hold: SQLite's integers end at 2^63 (19 digits)."""
+
+    regex = "[0-9]{1,18}"
+
+
+register_url_convertor("row", _RowConvertor())
 
 _MAX_BODY = 32 * 1024 * 1024
 """Largest JSON body; 2048 long passages to embed are about 8 MB."""
@@ -178,11 +188,11 @@ class Routes:
             ("GET", "/api/search", self.search),
             ("GET", "/api/documents", self.documents),
             ("POST", "/api/documents", self.upload),
-            ("GET", "/api/documents/{id:int}", self.document),
-            ("GET", "/api/documents/{id:int}/passages", self.passages),
-            ("GET", "/api/documents/{id:int}/page/{n:int}", self.page),
-            ("DELETE", "/api/documents/{id:int}", self.remove_document),
-            ("POST", "/api/documents/{id:int}/reindex", self.reindex_document),
+            ("GET", "/api/documents/{id:row}", self.document),
+            ("GET", "/api/documents/{id:row}/passages", self.passages),
+            ("GET", "/api/documents/{id:row}/page/{n:row}", self.page),
+            ("DELETE", "/api/documents/{id:row}", self.remove_document),
+            ("POST", "/api/documents/{id:row}/reindex", self.reindex_document),
             ("GET", "/api/files", self.files),
             ("POST", "/api/files/remove", self.remove_file),
             ("POST", "/api/files/reindex", self.reindex_files),
