@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -21,6 +22,7 @@ FLAGS = [
     "--disable-sync",
 ]
 
+PICTURES = Path(__file__).resolve().parents[1] / "artefacts" / "kiosk"
 SIZES = {"touch": (1024, 600), "screen": (1920, 1080), "phone": (390, 844)}
 
 LIBRARY = """清河图书馆常见问题
@@ -79,6 +81,10 @@ class Visit:
         self.page.fill("#box", question)
         self.page.click("#send")
         self.page.wait_for_selector('#answer[aria-busy="false"]', state="attached")
+
+    def picture(self, name: str) -> None:
+        """Keep what the screen shows for a person to look at."""
+        self.page.screenshot(path=PICTURES / f"{name}.png")
 
     @property
     def foreign(self) -> list[str]:

@@ -26,6 +26,7 @@ def test_ask_read_open_and_start_again(inside: Inside, visit: MakeVisit, size: s
     inside.engine.answers = [ANSWER]
     visitor = visit(size)
     page = visitor.open()
+    visitor.picture(f"{size}-welcome")
     assert "图书馆周末几点关门？" in page.locator(".suggestion").all_inner_texts()
 
     page.get_by_role("button", name="图书馆周末几点关门？").click()
@@ -35,10 +36,12 @@ def test_ask_read_open_and_start_again(inside: Inside, visit: MakeVisit, size: s
     expect(page.locator(".card .file").first).to_have_text("图书馆.txt")
     expect(page.locator("#announce")).to_have_text(ANSWER)
 
+    visitor.picture(f"{size}-answer")
     page.locator("#answer .mark").click()
     expect(page.locator("#panel-title")).to_be_focused()
     expect(page.locator("#panel-text mark")).to_contain_text("周末")
     assert page.locator("#panel-text mark").is_visible()
+    visitor.picture(f"{size}-source")
     expect(page.locator("#send")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.locator("#panel")).to_be_hidden()
