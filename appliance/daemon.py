@@ -320,6 +320,7 @@ def run(
     """
     clock = clock or Clock()
     memory.prefer_small_heap()
+    files.allow_many_open()
     config = _configured(options)
     log.set_up(config.log.level, debug=options.debug, environ=environ)
     notifier = Notifier(environ)

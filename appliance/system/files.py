@@ -10,12 +10,25 @@ import contextlib
 import errno
 import itertools
 import os
+import resource
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+_MOST_OPEN = 16384
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
+
+
+def allow_many_open() -> None:
+    """Raise this process's limit of open files to what the system grants it.
+
+    The usual soft limit of 1,024 is used up by that many connections; children inherit the new one.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_OPEN if hard == resource.RLIM_INFINITY else min(hard, _MOST_OPEN)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def sync_folder(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import socket
 import threading
 import time
 import urllib.request
@@ -371,3 +372,19 @@ def test_metrics_are_prometheus_text(inside: Inside) -> None:
     decoded = {s.labels["phase"]: s.value for s in families["appliance_tokens"].samples}
     assert decoded["decode"] > 0
     assert all(family.documentation for family in families.values())
+
+
+def test_silent_connections_are_closed_and_keep_nobody_out(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("appliance.frontends.http.frontend.FIRST_REQUEST_S", 0.5)
+    silent = [
+        socket.create_connection(("127.0.0.1", inside.box.http.port), timeout=10)
+        for _ in range(200)
+    ]
+    try:
+        assert raw(inside, "GET", "/healthz")[0] == 200
+        assert [connection.recv(1) for connection in silent] == [b""] * len(silent)
+    finally:
+        for connection in silent:
+            connection.close()

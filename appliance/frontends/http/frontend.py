@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from appliance.core import Core
 from appliance.errors import FrontendError
@@ -23,6 +24,9 @@ _log = logging.getLogger(__name__)
 
 GRACE_S = 3
 """Seconds that running answers get at a stop before their connections are cut."""
+
+FIRST_REQUEST_S = 15.0
+"""Seconds a new connection may be silent."""
 
 _MAX_HEADERS = 64 * 1024
 _BACKLOG = 256
@@ -56,7 +60,7 @@ class HttpFrontend:
             uvicorn.Config(
                 app,
                 loop="asyncio",
-                http="h11",
+                http=_ImpatientProtocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -87,6 +91,17 @@ class HttpFrontend:
             asyncio.run(self._server.serve(sockets=[self._socket]))
         finally:
             self._socket.close()
+
+
+class _ImpatientProtocol(H11Protocol):
+    """Closes connections on which nobody asks for anything, so that they cannot use up the box."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self.timeout_keep_alive_task = self.loop.call_later(
+            FIRST_REQUEST_S, self.timeout_keep_alive_handler
+        )
 
 
 def _bind(host: str, port: int) -> socket.socket:
