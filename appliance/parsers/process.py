@@ -139,8 +139,10 @@ class ParserProcess:
         line = self._started()
         try:
             socket.send_fds(line, [request], [output])
-            ready, _, _ = select.select([line], [], [], timeout_s)
-            return line.recv(_REPLY_BYTES) if ready else None
+            # Not select(): it knows no descriptor above 1,023, and connections may hold those.
+            poll = select.poll()
+            poll.register(line, select.POLLIN)
+            return line.recv(_REPLY_BYTES) if poll.poll(timeout_s * 1000) else None
         except (ConnectionError, BrokenPipeError, ValueError):
             return b""
         except OSError:
