@@ -214,7 +214,12 @@ class _CloseWithThread:
 
     def __init__(self, close: Callable[[], None]) -> None:
         self._close = close
+        self._pid = os.getpid()
 
     def __del__(self) -> None:
+        if os.getpid() != self._pid:
+            # A forked child loses the locals of every other thread. The connections are the
+            # parent's, and a lock that one of its threads held at the fork is never given back.
+            return
         with contextlib.suppress(Exception):
             self._close()

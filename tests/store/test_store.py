@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import signal
 import sqlite3
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -364,3 +368,31 @@ def test_common_terms_are_left_out_beside_rare_ones_and_used_alone(
 
     monkeypatch.setattr("appliance.store.search._MOST_POSTINGS", 5)
     assert len(found(store, "图书馆")) == 10, "one term is looked up however common it is"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_child_that_is_forked_meanwhile_is_not_held_up(store: Store) -> None:
+    has_read, may_end = threading.Event(), threading.Event()
+
+    def read() -> None:
+        store.files()
+        has_read.set()
+        may_end.wait()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    has_read.wait()
+    # As if another thread opened its connection at this very moment.
+    with store._db._readers_lock:
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+    may_end.set()
+    reader.join()
+    deadline = time.monotonic() + 10
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            raise AssertionError("the child hangs")
+        time.sleep(0.01)
