@@ -43,6 +43,9 @@ _base.ggml_backend_reg_get_proc_address.restype = ctypes.c_void_p
 _base.ggml_backend_dev_memory.argtypes = [ctypes.c_void_p, *[ctypes.POINTER(ctypes.c_size_t)] * 2]
 _base.ggml_backend_dev_memory.restype = None
 
+# What the plugin gives beside ggml's own interface; each is ggml_backend_cann_*.
+_FUNCTIONS = ("configure", "retry", "memory_json", "take_failure", "reset")
+
 _lock = threading.Lock()
 
 DeviceChoice = Literal["auto", "cpu", "cann"]
@@ -156,6 +159,8 @@ def _load_plugin(path: Path, settings: DeviceConfig) -> Device:
             registry = libggml.ggml_backend_load(str(path).encode())
         if not registry:
             return on_cpu("plugin_refused", path=str(path))
+        if missing := _missing(registry):
+            return on_cpu("plugin_too_old", missing=missing)
         _configure(registry, settings)
         if not _base.ggml_backend_reg_dev_count(registry):
             why = _ask(registry, "ggml_backend_cann_retry")
@@ -186,6 +191,13 @@ def device_memory() -> tuple[int, int]:
     return free.value, total.value
 
 
+def _missing(registry: int) -> str | None:
+    """Return a function that is asked for and an older plugin does not have, None when all are."""
+    names = (f"ggml_backend_cann_{name}" for name in _FUNCTIONS)
+    found = _base.ggml_backend_reg_get_proc_address
+    return next((name for name in names if not found(registry, name.encode())), None)
+
+
 def _configure(registry: int, settings: DeviceConfig) -> None:
     wanted = {
         "layout": settings.layout,
@@ -201,8 +213,6 @@ def _configure(registry: int, settings: DeviceConfig) -> None:
 def _ask(registry: int, function: str, *arguments: str) -> str:
     """Call ``const char * function(const char *...)`` of the plugin."""
     address = _base.ggml_backend_reg_get_proc_address(registry, function.encode())
-    if not address:
-        raise EngineError("plugin_too_old", missing=function)
     kinds = [ctypes.c_char_p] * len(arguments)
     call: Callable[..., bytes | None] = ctypes.CFUNCTYPE(ctypes.c_char_p, *kinds)(address)
     said = call(*(argument.encode() for argument in arguments))
@@ -211,4 +221,5 @@ def _ask(registry: int, function: str, *arguments: str) -> str:
 
 def _text_of(function: str) -> str:
     registry = libggml.ggml_backend_reg_by_name(_CANN.encode())
-    return _ask(registry, function) if registry else ""
+    # A plugin that is too old to be used is loaded all the same; it has nothing to say.
+    return _ask(registry, function) if registry and not _missing(registry) else ""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import zipfile
 import zlib
 from pathlib import Path
-
-from lxml import etree
+from typing import TYPE_CHECKING
 
 from appliance.errors import LimitExceededError, ParseFailedError
 from appliance.parsers.base import Limits
+
+if TYPE_CHECKING:
+    from lxml import etree
 
 OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
@@ -95,6 +97,9 @@ def read_xml(archive: zipfile.ZipFile, member: str) -> etree._Element:
         KeyError: no such member.
         etree.XMLSyntaxError: not XML.
     """
+    # The daemon reads this module for its names; six megabytes of lxml are the worker's.
+    from lxml import etree
+
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
     return etree.fromstring(archive.read(member), parser)
 

@@ -21,13 +21,14 @@ def test_third_killed_start_leads_to_safe_mode_and_a_restart_leaves_it(tmp_path:
         config=f"models: {{generation: {model}, embedding: {model}}}\ninbox: {{settle_s: 0.0}}\n",
         arguments=("--safe-after", "3"),
     )
-    (box.inbox / "faq.txt").write_text("The library closes at five.\n", encoding="utf-8")
     for _ in range(3):
         box.start()
         assert "safe_mode" not in codes(box)
         box.kill()
     with box:
         assert "safe_mode" in codes(box)
+        # Only now: a file whose reading was killed as often would have been given up.
+        (box.inbox / "faq.txt").write_text("The library closes at five.\n", encoding="utf-8")
         wait_for_text(box, "library closes")
         with pytest.raises(ApplianceError) as refused, box.client.ask("When?", mode="open") as got:
             list(got)

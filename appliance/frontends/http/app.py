@@ -49,7 +49,6 @@ from appliance.errors import (
 from appliance.frontends.http import fields, kiosk, openai
 from appliance.frontends.http.crossing import Crossing
 from appliance.frontends.http.guard import Guard
-from appliance.frontends.http.metrics import CONTENT_TYPE_LATEST, metrics_text
 from appliance.frontends.http.replies import error_reply, reply
 from appliance.frontends.http.status import status_of
 from appliance.frontends.http.streams import AnswerReply
@@ -573,6 +572,9 @@ class Routes:
 
     async def metrics(self, _request: Request) -> Response:
         """Say how the box is, for Prometheus."""
+        # Nine megabytes that only those who watch the box need.
+        from appliance.frontends.http.metrics import CONTENT_TYPE_LATEST, metrics_text
+
         uptime_s = self._clock.monotonic() - self._started
         status = await self._crossing.call(status_of, self._core, "en", uptime_s)
         return Response(metrics_text(status), media_type=CONTENT_TYPE_LATEST)
