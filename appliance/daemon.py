@@ -390,10 +390,8 @@ def _serve(
 ) -> Config:
     """Run until a stop, then return the same configuration; or, on a reload, the new one."""
     beat = Heartbeat(notifier.watchdog_s or _NO_WATCHDOG_S)
-    steady_at = clock.monotonic() + _STEADY_S
-    is_steady = False
+    steady_since: float | None = clock.monotonic()
     loading_since: float | None = None
-    n_loading_ticks = 0
     shown, n_looks = "", 0
     while True:
         received = signals.next(_TICK_S)
@@ -407,23 +405,21 @@ def _serve(
             if changed is not None:
                 notifier.reloading()
                 return changed
+        now = clock.monotonic()
         engine_steps, ingest_steps = box.core.steps()
         if box.core.engine_status().state == "loading":
+            steady_since = now
             # A load is one long native call: minutes from a worn card. It counts as progress, but
             # not for ever.
-            loading_since = loading_since or clock.monotonic()
-            if clock.monotonic() - loading_since < _LONGEST_LOAD_S:
-                n_loading_ticks += 1
+            loading_since = now if loading_since is None else loading_since
+            engine_steps += int(min(now - loading_since, _LONGEST_LOAD_S))
         else:
             loading_since = None
-        counters = (engine_steps + n_loading_ticks, ingest_steps)
-        if beat.is_due(counters, clock.monotonic()) and notifier.watchdog_s is not None:
-            notifier.watchdog()
-        if box.core.engine_status().state == "loading":
-            steady_at = clock.monotonic() + _STEADY_S
-        elif not is_steady and clock.monotonic() >= steady_at:
-            is_steady = True
+        if steady_since is not None and now - steady_since >= _STEADY_S:
+            steady_since = None
             starts.finish()
+        if beat.is_due((engine_steps, ingest_steps), now) and notifier.watchdog_s is not None:
+            notifier.watchdog()
         line = _status_line(box.core)
         if line != shown:
             notifier.status(line)
