@@ -1,9 +1,9 @@
-"""Write a GGUF again with other weights: F16 for a comparison, a smaller type for a small board."""
+"""Write a GGUF again with F16 weights, which is what the NPU computes with."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import llama_cpp
 
@@ -11,24 +11,9 @@ from appliance.engine.native import start_backend
 from appliance.errors import EngineError
 from appliance.system.gguf import inspect
 
-WeightType = Literal["F16", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q4_0"]
-WEIGHT_TYPES: tuple[str, ...] = get_args(WeightType)
 
-_FTYPES: dict[str, int] = {
-    "F16": llama_cpp.LLAMA_FTYPE_MOSTLY_F16,
-    "Q8_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0,
-    "Q6_K": llama_cpp.LLAMA_FTYPE_MOSTLY_Q6_K,
-    "Q5_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q5_K_M,
-    "Q4_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M,
-    "Q4_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0,
-}
-
-
-def requantise(source: Path, target: Path, weight_type: WeightType, n_threads: int) -> None:
-    """Write ``source`` to ``target`` with another type of weights.
-
-    From F16 or F32 this is llama.cpp's quantisation. From a quantised file it loses a little more
-    each time; to F16 it loses nothing, it only makes the file larger.
+def write_f16(source: Path, target: Path, n_threads: int) -> None:
+    """Write ``source`` to ``target`` with F16 weights; nothing is lost, the file becomes larger.
 
     Raises:
         ModelRejectedError: ``source`` is no model this build can use.
@@ -37,11 +22,9 @@ def requantise(source: Path, target: Path, weight_type: WeightType, n_threads: i
     inspect(source)
     start_backend()
     params: Any = llama_cpp.llama_model_quantize_default_params()
-    params.ftype = _FTYPES[weight_type]
+    params.ftype = llama_cpp.LLAMA_FTYPE_MOSTLY_F16
     params.nthread = n_threads
     params.allow_requantize = True
-    path, made = str(source).encode(), str(target).encode()
-    status = llama_cpp.llama_model_quantize(path, made, params)
-    if status != 0:
+    if llama_cpp.llama_model_quantize(str(source).encode(), str(target).encode(), params) != 0:
         target.unlink(missing_ok=True)
-        raise EngineError("requantise_failed", path=str(source), weight_type=weight_type)
+        raise EngineError("requantise_failed", path=str(source))

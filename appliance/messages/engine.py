@@ -6,8 +6,8 @@ from appliance.messages.sentence import Sentence
 
 SENTENCES: dict[str, Sentence] = {
     "requantise_failed": Sentence(
-        "llama.cpp could not write {path} with {weight_type} weights.",
-        "llama.cpp 无法以 {weight_type} 权重写出 {path}。",
+        "llama.cpp could not write {path} with F16 weights.",
+        "llama.cpp 无法以 F16 权重写出 {path}。",
         "Check that there is space on the disk and that the file is a language model.",
         "请检查磁盘空间，并确认该文件是语言模型。",
     ),

@@ -22,9 +22,9 @@ from typing import Any
 from appliance import __version__
 from appliance.config import Config, models_dir, plugin_path
 from appliance.engine.base import Finished, GenerationRequest, Priority, Sampling
-from appliance.engine.devices import choose_device
+from appliance.engine.devices import DeviceChoice, choose_device
 from appliance.engine.llama import LlamaEngine
-from appliance.engine.requantise import requantise
+from appliance.engine.requantise import write_f16
 from appliance.errors import ApplianceError
 from appliance.models import ModelStore
 from appliance.parsers.base import Limits
@@ -166,32 +166,40 @@ def _npu(config: Config) -> str | None:
 def _f16_of(model: Path, n_threads: int) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="appliance-bench-", dir=model.parent) as folder:
         target = Path(folder) / "f16.gguf"
-        requantise(model, target, "F16", n_threads)
+        write_f16(model, target, n_threads)
         yield target
 
 
 @contextmanager
-def _engine(config: Config, **settings: Any) -> Iterator[LlamaEngine]:  # noqa: ANN401
+def _engine(
+    config: Config,
+    *,
+    model: Path | None = None,
+    embedder: Path | None = None,
+    device: DeviceChoice = "cpu",
+    n_threads: int | None = None,
+) -> Iterator[LlamaEngine]:
     engine = LlamaEngine(
-        settings.pop("model", None),
-        settings.pop("embedder", None),
+        model,
+        embedder,
         n_ctx=1024,
         n_slots=1,
+        n_threads=n_threads,
         n_batch=config.engine.n_batch,
+        device=device,
         plugin_path=plugin_path(config),
-        **settings,
     )
     try:
         while engine.status().state == "loading":
             time.sleep(0.05)
-        if engine.failure is not None and "model" in settings:
-            raise engine.failure
         yield engine
     finally:
         engine.close()
 
 
-def _answers(config: Config, model: Path, device: str, weights: str, n_threads: int) -> AnswerRow:
+def _answers(
+    config: Config, model: Path, device: DeviceChoice, weights: str, n_threads: int
+) -> AnswerRow:
     with _engine(config, model=model, device=device, n_threads=n_threads) as engine:
         if engine.failure is not None:
             raise engine.failure
@@ -232,7 +240,7 @@ def _passages_per_s(config: Config, models: ModelStore) -> float | None:
         return None
     texts = [f"{number} {_TEXT * 3}" for number in range(N_TEXTS)]
     n_threads = config.engine.n_threads or None
-    with _engine(config, embedder=embedder, device="cpu", n_threads=n_threads) as engine:
+    with _engine(config, embedder=embedder, n_threads=n_threads) as engine:
         engine.embed(texts[:4], "passage", Priority.INGEST_EMBED)
         started = time.monotonic()
         engine.embed(texts, "passage", Priority.INGEST_EMBED)
