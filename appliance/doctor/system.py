@@ -13,6 +13,7 @@ from appliance.doctor.base import Finding, Machine
 from appliance.errors import ApplianceError
 from appliance.models import ModelStore
 from appliance.system.gguf import inspect
+from appliance.system.memory import machine_memory
 from appliance.units import MIB, human_bytes
 
 KNOWN_SYSTEMS = {"debian": 12.0, "ubuntu": 22.04, "openEuler": 22.03, "raspbian": 12.0}
@@ -116,8 +117,7 @@ def throttling(machine: Machine) -> Finding:
 
 def memory(machine: Machine) -> Finding:
     """Do the configured models fit into the memory."""
-    total = _kib(machine, "MemTotal")
-    available = _kib(machine, "MemAvailable")
+    ram = machine_memory(machine.at("/proc/meminfo"))
     store = ModelStore(models_dir(machine.config, machine.environ))
     need = OWN_MIB * MIB
     for name in (machine.config.models.generation, machine.config.models.embedding):
@@ -126,12 +126,12 @@ def memory(machine: Machine) -> Finding:
             need += inspect(store.path(name)).n_bytes
     facts = {
         "need": human_bytes(need),
-        "total": human_bytes(total),
-        "available": human_bytes(available),
+        "total": human_bytes(ram.total),
+        "available": human_bytes(ram.available),
     }
-    if need > total * 0.9:
+    if need > ram.total * 0.9:
         return Finding("memory", "fail", "doctor_memory_small", facts)
-    if need > available and not machine.is_daemon_running:
+    if need > ram.available and not machine.is_daemon_running:
         return Finding("memory", "warn", "doctor_memory_busy", facts)
     return Finding("memory", "ok", "doctor_memory", facts)
 
@@ -144,11 +144,6 @@ def swap(machine: Machine) -> Finding:
         return Finding("swap", "warn", "doctor_swap_card", {"device": ", ".join(worn)})
     n_bytes = sum(int(line.split()[2]) * 1024 for line in lines)
     return Finding("swap", "ok", "doctor_swap", {"size": human_bytes(n_bytes)})
-
-
-def _kib(machine: Machine, key: str) -> int:
-    text = machine.value("/proc/meminfo", key, ":") or "0 kB"
-    return int(text.split()[0]) * 1024
 
 
 CHECKS = (system_version, clock, governor, temperature, throttling, memory, swap)
