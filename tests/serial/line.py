@@ -26,7 +26,6 @@ class FarEnd:
         self.path = path
         self.fd = -1
         self.seen = b""
-        self.is_open = False
         self.plug()
 
     def plug(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from itertools import islice, zip_longest
 
 from starlette.responses import Response
 
@@ -92,7 +92,7 @@ def suggestions(core: Core, lang: Lang, n_wanted: int) -> list[str]:
     other: list[list[str]] = []
     for document in core.documents()[:_N_DOCUMENTS]:
         passages = core.passages(document.id)
-        asked = list(_candidates(document, passages))[:_N_EACH]
+        asked = list(islice(_candidates(document, passages), _N_EACH))
         text = " ".join(passage.text for passage in passages[:4])
         (same if detect_lang(text) == lang else other).append(asked)
     turns = [*zip_longest(*same), *zip_longest(*other)]

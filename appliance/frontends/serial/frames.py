@@ -87,20 +87,17 @@ def parse(line: bytes) -> Request:
 def encode(value: dict[str, Any], *, with_trailer: bool = False) -> bytes:
     """Return one line, its CR LF included; text is UTF-8, control characters are escaped."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-    # U+2028, U+2029 and U+0085 break lines in some readers; in JSON they may stand as they are.
     tail = b"#%d:%04x" % (len(text), crc16(text)) if with_trailer else b""
     return text + tail + b"\r\n"
 
 
-def text_field(
-    request: Request, name: str, *, limit: int = 8000, default: str | None = None
-) -> str:
+def text_field(request: Request, name: str, *, limit: int = 8000) -> str:
     """Return a field that must be text.
 
     Raises:
         BadFrameError: it is missing, empty, too long or no text.
     """
-    value = request.fields.get(name, default)
+    value = request.fields.get(name)
     if not isinstance(value, str) or not value.strip() or len(value) > limit:
         allowed = f"text of 1 to {limit} characters"
         raise BadFrameError("frame_field", request.id, field=name, allowed=allowed)
