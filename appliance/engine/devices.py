@@ -191,6 +191,20 @@ def device_memory() -> tuple[int, int]:
     return free.value, total.value
 
 
+def is_simulated() -> bool:
+    """Whether the vendor's library this process has loaded is our simulator of it.
+
+    Its figures are never measurements. It exports a name that no vendor's library has
+    (``native/acl-sim/acl-rt.cpp``); the chip's name is the same in both.
+    """
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+        path = line.split(maxsplit=5)[-1]
+        if path.endswith("/libascendcl.so"):
+            library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+            return hasattr(library, "aclSimulatorIsNoChip")
+    return False
+
+
 def _missing(registry: int) -> str | None:
     """Return a function that is asked for and an older plugin does not have, None when all are."""
     names = (f"ggml_backend_cann_{name}" for name in _FUNCTIONS)

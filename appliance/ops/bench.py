@@ -22,7 +22,7 @@ from typing import Any
 from appliance import __version__
 from appliance.config import Config, models_dir, plugin_path
 from appliance.engine.base import Finished, GenerationRequest, Priority, Sampling
-from appliance.engine.devices import DeviceChoice, choose_device
+from appliance.engine.devices import DeviceChoice, choose_device, is_simulated
 from appliance.engine.llama import LlamaEngine
 from appliance.engine.requantise import write_f16
 from appliance.errors import ApplianceError
@@ -148,8 +148,7 @@ def _answer_rows(
         if npu is not None:
             report(npu)
             row = _answers(config, model, "cann", "as stored", n_cores)
-            is_simulated = "simul" in npu.lower()
-            yield replace(row, kind="simulated" if is_simulated else "measured")
+            yield replace(row, kind="simulated" if is_simulated() else "measured")
 
 
 def _npu(config: Config) -> str | None:

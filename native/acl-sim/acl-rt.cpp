@@ -423,6 +423,13 @@ ACL_EXPORT aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout) {
     return wait_device(__func__, timeout);
 }
 
+// No vendor's library has this name: by it a program can tell that there is no chip behind its figures.
+ACL_EXPORT int aclSimulatorIsNoChip(void);
+
+ACL_EXPORT int aclSimulatorIsNoChip(void) {
+    return 1;
+}
+
 ACL_EXPORT const char * aclrtGetSocName(void) {
     return config().chip == "310B1" ? "Ascend310B1" : "Ascend310B4";
 }

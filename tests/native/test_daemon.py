@@ -147,6 +147,13 @@ def stop_cleanly(box: Box) -> None:
 # what is chosen, and what is said
 
 
+def test_bench_never_calls_a_figure_of_the_simulator_measured(npu_box: NpuBox) -> None:
+    # The tiny embedder's context is too short for the bench's passages; it is not asked about.
+    npu_box.embedder = npu_box.folder / "none.gguf"
+    rows = npu_box.make().json("bench", "--quick")["answers"]
+    assert {row["device"]: row["kind"] for row in rows} == {"cpu": "measured", "cann": "simulated"}
+
+
 def test_auto_runs_on_the_npu_and_sigterm_resets_and_finalizes_once(npu_box: NpuBox) -> None:
     with npu_box.make() as box:
         box.wait()
