@@ -7,7 +7,6 @@ is there already is known by its bytes.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Callable
@@ -139,7 +138,7 @@ def import_folder(
 
 def _copy(path: Path, wanted: Path) -> bool:
     """Copy one file whole; returns False when its bytes are there under that name already."""
-    if wanted.exists() and _digest(wanted) == _digest(path):
+    if wanted.exists() and files.sha256_of(wanted) == files.sha256_of(path):
         return False
     wanted.parent.mkdir(parents=True, exist_ok=True)
     with path.open("rb") as content, files.new_file_beside(wanted) as target:
@@ -147,11 +146,3 @@ def _copy(path: Path, wanted: Path) -> bool:
             target.write(block)
         target.commit()
     return True
-
-
-def _digest(path: Path) -> bytes:
-    digest = hashlib.sha256()
-    with path.open("rb") as content:
-        while block := content.read(_BLOCK):
-            digest.update(block)
-    return digest.digest()

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 import time
@@ -46,6 +45,7 @@ from appliance.errors import (
     EngineStoppedError,
     ModelMissingError,
 )
+from appliance.system.files import sha256_of
 from appliance.system.gguf import GgufHeader, inspect
 from appliance.units import Tokens
 
@@ -118,13 +118,10 @@ class TextEmbedder:
         """What makes vectors comparable: the model's name, its bytes, what is put around text."""
         if self._identity is None:
             header = self.header
-            digest = hashlib.sha256()
-            with header.path.open("rb") as file:
-                while block := file.read(1 << 20):
-                    digest.update(block)
+            digest = sha256_of(header.path)
             name = header.text("general.name") or header.path.stem
             dressing = dressing_for(name, header.architecture)
-            self._identity = f"{name}:{digest.hexdigest()[:16]}:{dressing.name}"
+            self._identity = f"{name}:{digest[:16]}:{dressing.name}"
         return self._identity
 
     def embed(

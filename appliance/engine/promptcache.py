@@ -141,11 +141,8 @@ def model_digest(path: Path, folder: Path) -> str:
     with contextlib.suppress(FileNotFoundError, ValueError):
         known = json.loads(index.read_text(encoding="utf-8"))
     if not isinstance(known, dict) or key not in known:
-        digest = hashlib.sha256()
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
+        digest = files.sha256_of(path)
         folder.mkdir(parents=True, exist_ok=True)
-        known = {key: digest.hexdigest()}
+        known = {key: digest}
         files.write_whole(index, json.dumps(known).encode())
     return str(known[key])

@@ -28,9 +28,8 @@ from appliance.models.transfer import (
     SourceFailedError,
     Transfer,
     demand_room,
-    sha256_of,
 )
-from appliance.system.files import write_whole
+from appliance.system.files import sha256_of, write_whole
 
 _POLL_S = 0.2
 _STOP_S = 5.0

@@ -50,9 +50,8 @@ from appliance.models.transfer import (
     Transfer,
     demand_room,
     put_in_place,
-    sha256_of,
 )
-from appliance.system.files import sync_folder, write_whole
+from appliance.system.files import sha256_of, sync_folder, write_whole
 from appliance.system.gguf import GgufHeader, inspect
 
 _BOOK = "models.json"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import shutil
 import threading
@@ -67,25 +66,6 @@ class Transfer:
         """Leave if the pull was cancelled; see ``done``."""
         if self.cancel.is_set():
             raise DownloadError("download_cancelled", model=self.model)
-
-
-def sha256_of(
-    path: Path, n_bytes: int | None = None, on_block: Callable[[int], None] | None = None
-) -> str:
-    """Return the hexadecimal SHA-256 of a file, or of its first ``n_bytes``."""
-    digest, left = hashlib.sha256(), n_bytes
-    n_read = 0
-    with path.open("rb") as file:
-        while left is None or left > 0:
-            block = file.read(BLOCK if left is None else min(BLOCK, left))
-            if not block:
-                break
-            digest.update(block)
-            n_read += len(block)
-            left = None if left is None else left - len(block)
-            if on_block is not None:
-                on_block(n_read)
-    return digest.hexdigest()
 
 
 def demand_room(folder: Path, n_bytes: int, model: str) -> None:

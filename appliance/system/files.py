@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import itertools
 import os
 import resource
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+_BLOCK = 1 << 20
 _MOST_OPEN = 16384
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 
@@ -38,6 +40,25 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sha256_of(
+    path: Path, n_bytes: int | None = None, on_block: Callable[[int], None] | None = None
+) -> str:
+    """Return the hexadecimal SHA-256 of a file, or of its first ``n_bytes``."""
+    digest, left = hashlib.sha256(), n_bytes
+    n_read = 0
+    with path.open("rb") as file:
+        while left is None or left > 0:
+            block = file.read(_BLOCK if left is None else min(_BLOCK, left))
+            if not block:
+                break
+            digest.update(block)
+            n_read += len(block)
+            left = None if left is None else left - len(block)
+            if on_block is not None:
+                on_block(n_read)
+    return digest.hexdigest()
 
 
 def write_whole(path: Path, content: bytes, *, mode: int = 0o644) -> None:

@@ -11,7 +11,6 @@ processor), the NPU plugin, the units, the installer and, unless left out, the s
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import re
 import shutil
@@ -25,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from appliance import __version__  # noqa: E402
+from appliance.system.files import sha256_of  # noqa: E402
 
 DIST = ROOT / "dist"
 CACHE = ROOT / ".cache" / "dist"
@@ -199,14 +199,11 @@ def archive(arch: str, jobs: int, *, with_models: bool) -> Path:
 
 def write_sums() -> None:
     """Write ``SHA256SUMS`` over everything in ``dist/``."""
-    lines = []
-    for path in sorted(DIST.iterdir()):
-        if path.name != "SHA256SUMS":
-            digest = hashlib.sha256()
-            with path.open("rb") as file:
-                while block := file.read(1 << 20):
-                    digest.update(block)
-            lines.append(f"{digest.hexdigest()}  {path.name}\n")
+    lines = [
+        f"{sha256_of(path)}  {path.name}\n"
+        for path in sorted(DIST.iterdir())
+        if path.name != "SHA256SUMS"
+    ]
     (DIST / "SHA256SUMS").write_text("".join(lines), encoding="ascii")
 
 
