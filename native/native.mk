@@ -12,12 +12,13 @@ NATIVE_BUILD  ?= build/native
 NATIVE_CACHE  ?= .cache/native
 NATIVE_JOBS   ?= $(shell nproc)
 
-NATIVE_GENERATOR := $(if $(shell command -v ninja),-G Ninja)
-NATIVE_SDIST     := $(NATIVE_CACHE)/llama_cpp_python-0.3.36
-NATIVE_LLAMA      = $(NATIVE_SDIST)/vendor/llama.cpp
+NATIVE_SDIST  := $(NATIVE_CACHE)/llama_cpp_python-0.3.36
+NATIVE_LLAMA   = $(NATIVE_SDIST)/vendor/llama.cpp
 # The libraries of the installed package: the plugin must meet exactly the ggml that will load it.
-NATIVE_GGML_LIB   = $(shell $(NATIVE_PYTHON) -c 'import importlib.util as u; print(u.find_spec("llama_cpp").submodule_search_locations[0] + "/lib")')
-NATIVE_CONFIGURE  = cmake -S native $(NATIVE_GENERATOR) -DGGML_HEADERS=$(abspath $(NATIVE_LLAMA))/ggml
+NATIVE_GGML_LIB = $(shell $(NATIVE_PYTHON) -c 'import importlib.util as u; print(u.find_spec("llama_cpp").submodule_search_locations[0] + "/lib")')
+# By the environment, not by -G: a folder that was begun without ninja keeps its generator.
+NATIVE_CMAKE     = $(if $(shell command -v ninja),CMAKE_GENERATOR=Ninja) cmake
+NATIVE_CONFIGURE = $(NATIVE_CMAKE) -S native -DGGML_HEADERS=$(abspath $(NATIVE_LLAMA))/ggml
 
 .PHONY: native native-test native-test-fast native-sweep native-predict native-header-check native-format native-lint native-arm64 native-clean
 
