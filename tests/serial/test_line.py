@@ -112,6 +112,15 @@ def test_no_more_than_a_fifth_of_a_second_of_text_comes_after_ctrl_c(
     far.expect(">>> ")
 
 
+def test_tab_completes_commands_and_collections(inside: Inside, far: FarEnd) -> None:
+    inside.put("school/library.txt", LIBRARY)
+    far.wake()
+    far.send("/us\t sch\t\r")
+    far.expect("/use school")
+    far.expect("Answers come from the collection 'school'.")
+    far.expect(">>> ")
+
+
 def test_line_a_person_left_is_forgotten(
     make_inside: MakeInside, engine: ScriptedEngine, far: FarEnd
 ) -> None:
@@ -207,6 +216,53 @@ def test_cancel_ends_a_running_answer_only(inside: Inside, far: FarEnd) -> None:
     assert far.frames("cancelled")[-1] == {"id": "1", "type": "cancelled"}
     frame(far, "cancel", id="1")
     assert far.frames("cancelled")[-1]["code"] == "frame_not_running"
+
+
+def test_cancel_takes_back_text_that_the_line_has_not_carried(inside: Inside, far: FarEnd) -> None:
+    # The engine is done with 29 kB long before the line is, which carries 11.5 kB/s.
+    inside.engine.answers = [("word" * 12 + " ") * 600]
+    frame(far, "ask", id="1", q="Tell me a long story", mode="open")
+    far.frames("delta")
+    time.sleep(0.3)
+    far.read()
+    far.seen = b""
+    frame(far, "cancel", id="1")
+    begun = time.monotonic()
+    assert far.frames("cancelled")[-1] == {"id": "1", "type": "cancelled"}
+    assert time.monotonic() - begun < 0.5
+    frame(far, "status", id="2")
+    assert [f["type"] for f in far.frames("status")] == ["status"]
+
+
+def test_answer_that_is_faster_than_the_line_arrives_whole(inside: Inside, far: FarEnd) -> None:
+    text = ("word" * 12 + " ") * 300
+    inside.engine.answers = [text]
+    frame(far, "ask", id="1", q="Tell me a long story", mode="open")
+    found = far.frames("answer")
+    deltas = [f["text"] for f in found if f["type"] == "delta"]
+    assert "".join(deltas).strip() == text.strip()
+    assert max(map(len, deltas)) <= 400
+
+
+def test_two_questions_at_once_and_an_id_that_is_taken(inside: Inside, far: FarEnd) -> None:
+    inside.engine.token_delay_s = 0.01
+    inside.engine.answers = ["one " * 40, "two " * 40]
+    frame(far, "ask", id="1", q="Tell me one story", mode="open")
+    frame(far, "ask", id="1", q="Tell me the same story", mode="open")
+    frame(far, "ask", id="2", q="Tell me another story", mode="open")
+    seen: dict[str, list[str]] = {"1": [], "2": []}
+    codes, n_answers = [], 0
+    for one in far.each_frame():
+        if one["type"] == "delta":
+            seen[one["id"]].append(one["text"])
+        elif one["type"] == "error":
+            codes.append((one["id"], one["code"]))
+        n_answers += one["type"] == "answer"
+        if n_answers == 2:
+            break
+    assert codes == [("1", "frame_id_taken")]
+    assert sorted("".join(parts).split()[0] for parts in seen.values()) == ["one", "two"]
+    assert all(len(set("".join(parts).split())) == 1 for parts in seen.values())
 
 
 def test_trailer_is_checked_and_answered(inside: Inside, far: FarEnd) -> None:

@@ -180,7 +180,9 @@ class SerialLine:
             str(self._core.config.inbox_dir),
             self._clock,
         )
-        machine = MachineSide(self._client, config, console.frame, self._spec.name)
+        machine = MachineSide(
+            self._client, config, console.frame, lambda: writer.is_behind, self._spec.name
+        )
         splitter = Splitter()
         try:
             while not (self._stopping.is_set() or lost.is_set()):

@@ -33,6 +33,10 @@ _log = logging.getLogger(__name__)
 COALESCE_S = 0.08
 """Deltas of this long travel in one frame."""
 
+_LOOK_AGAIN_S = 0.02
+_MOST_CHARS = 400
+"""Longest text of one delta; on a line that is behind, text waits and travels in fewer frames."""
+
 MOST_RUNNING = 4
 _FORWARDED = {"evidence": ("citations",), "queued": ("position", "wait_s")}
 _MOST_TEXTS = 16
@@ -48,13 +52,23 @@ class MachineSide:
         client: of the daemon.
         config: of serial lines.
         send: puts a whole frame on the line.
+        is_behind: whether frames wait for the line. Text of answers then waits here, where
+            ``cancel`` finds it, and not behind every frame that was queued before.
         name: of the line, by which the queue knows this client.
     """
 
-    def __init__(self, client: Client, config: SerialConfig, send: Send, name: str) -> None:
+    def __init__(
+        self,
+        client: Client,
+        config: SerialConfig,
+        send: Send,
+        is_behind: Callable[[], bool],
+        name: str,
+    ) -> None:
         self._client = client
         self._config = config
         self._send = send
+        self._is_behind = is_behind
         self._name = name
         self._is_known = config.pin is None
         self._refused_until = 0.0
@@ -200,12 +214,14 @@ class MachineSide:
             raise BadFrameError("frame_field", request.id, field="stream", allowed="true, false")
         with self._client.ask(text_field(request, "q"), **options) as events:
             mine.started(events)
-            deltas = _Deltas(lambda text: self._say(request, "delta", text=text))
+            deltas = _Deltas(lambda text: self._say(request, "delta", text=text), self._is_behind)
             try:
                 for kind, event in events:
                     if kind == "answer":
-                        deltas.flush()
-                        self._answered(request, event, is_streamed=is_streamed)
+                        while deltas.waits() and not mine.is_stopped:
+                            time.sleep(_LOOK_AGAIN_S)
+                        if not mine.is_stopped:
+                            self._answered(request, event, is_streamed=is_streamed)
                     elif is_streamed and kind == "delta":
                         deltas.add(event["text"])
                     elif is_streamed and kind in _FORWARDED:
@@ -268,40 +284,47 @@ class _Running:
 
 
 class _Deltas:
-    """Joins pieces of text to frames: at most one per ``COALESCE_S``."""
+    """Joins pieces of text to frames: at most one per ``COALESCE_S``, fewer on a slow line."""
 
-    def __init__(self, send: Callable[[str], None]) -> None:
+    def __init__(self, send: Callable[[str], None], is_behind: Callable[[], bool]) -> None:
         self._send = send
-        self._parts: list[str] = []
+        self._is_behind = is_behind
+        self._text = ""
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
 
     def add(self, text: str) -> None:
         """Take a piece; it is sent soon."""
         with self._lock:
-            self._parts.append(text)
+            self._text += text
             if self._timer is None:
-                self._timer = threading.Timer(COALESCE_S, self.flush)
-                self._timer.start()
+                self._begin(COALESCE_S)
 
-    def flush(self) -> None:
-        """Send what is there."""
+    def waits(self) -> bool:
+        """Return whether text waits that was not sent."""
         with self._lock:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-            text = "".join(self._parts)
-            self._parts.clear()
-            if text:
-                self._send(text)
+            return bool(self._text)
 
     def discard(self) -> None:
         """Forget what was not sent; nothing is sent any more."""
         with self._lock:
-            self._parts.clear()
+            self._text = ""
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
+
+    def _begin(self, wait_s: float) -> None:
+        self._timer = threading.Timer(wait_s, self._due)
+        self._timer.start()
+
+    def _due(self) -> None:
+        with self._lock:
+            self._timer = None
+            if self._text and not self._is_behind():
+                text, self._text = self._text[:_MOST_CHARS], self._text[_MOST_CHARS:]
+                self._send(text)
+            if self._text:
+                self._begin(_LOOK_AGAIN_S)
 
 
 def _optional(request: Request, name: str) -> str | None:

@@ -55,6 +55,12 @@ class PacedWriter:
             self._n_waiting += len(data)
             self._changed.notify_all()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether more waits than the line carries in ``AHEAD_S``; never on a closed line."""
+        with self._changed:
+            return not self._is_closed and self._n_waiting > self._bytes_per_s * AHEAD_S
+
     def drop(self) -> int:
         """Forget queued bytes that may be dropped; returns how many."""
         with self._changed:
