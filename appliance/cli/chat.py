@@ -22,7 +22,7 @@ def chat(arguments: Namespace, output: Output) -> int:
     remember = not arguments.no_history
     talk = Chat(
         client,
-        Screen(output.piece, progress.show, progress.clear),
+        Screen(output.piece, progress.show, progress.clear, output.flow),
         lang=output.lang,
         inbox=str(arguments.data / "inbox"),
         remember=remember,
@@ -30,7 +30,7 @@ def chat(arguments: Namespace, output: Output) -> int:
     reader = make_reader(
         placeholder=output.label("chat_placeholder"),
         history=_history_file(arguments.data) if remember else None,
-        collections=talk.collections,
+        completions=talk.completions,
         environ=os.environ,
     )
     converse(talk, reader, output.say)

@@ -8,9 +8,12 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from appliance.errors import ApplianceError
+
+if TYPE_CHECKING:
+    from appliance.frontends.terminal.flow import Flow
 
 _REDRAW_S = 0.1
 _PLAIN_EVERY_S = 5.0
@@ -40,6 +43,15 @@ class Output:
         """Write a piece of streamed text and show it now."""
         self.out.write(text)
         self.out.flush()
+
+    def flow(self) -> Flow:
+        """Return the way of text to this output: wrapped on a terminal, plain elsewhere."""
+        from appliance.frontends.terminal.flow import Flow
+
+        if not self.out.isatty():
+            return Flow(None, is_plain=True)
+        columns = os.get_terminal_size(self.out.fileno()).columns
+        return Flow(columns or None, is_plain=os.environ.get("TERM", "dumb") == "dumb")
 
     def json(self, value: Mapping[str, Any]) -> None:
         """Write the result as one JSON object."""

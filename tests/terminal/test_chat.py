@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pexpect
 import pytest
 
 from appliance.frontends.terminal.chat import Chat, Screen
+from appliance.frontends.terminal.flow import Flow
 from appliance.frontends.terminal.frontend import converse
 from appliance.frontends.terminal.reading import PlainReader, read_message
 from appliance.messages.screen import say
@@ -25,7 +27,7 @@ def transcript(inside: Inside, typed: str, *, lang: str = "zh", remember: bool =
     out = io.StringIO()
     chat = Chat(
         inside.client,
-        Screen(out.write, lambda _text: None, lambda: None),
+        Screen(out.write, lambda _text: None, lambda: None, lambda: Flow(None, is_plain=True)),
         lang=lang,
         inbox="/box/inbox",
         remember=remember,
@@ -226,6 +228,44 @@ def test_ctrl_c_stops_the_answer_and_the_chat_goes_on(
     console.send("／退出\r")
     console.expect("再见。")
     console.expect(pexpect.EOF)
+
+
+def test_answer_is_wrapped_and_its_marks_are_shown(inside: Inside, console: pexpect.spawn) -> None:
+    inside.engine.answers = ["**注意** " + "wordful " * 14]
+    console.expect(">>> ")
+    console.send("/严格 关\r")
+    console.expect(">>> ")
+    console.send("讲个故事吧\r")
+
+    console.expect_exact("\x1b[1m注意\x1b[22m")
+    console.expect_exact("wordful \r\nwordful")
+    console.expect(">>> ")
+
+
+def test_tab_completes_commands_and_collections(inside: Inside, console: pexpect.spawn) -> None:
+    inside.put("三年级/图书馆.txt", LIBRARY)
+    console.expect(">>> ")
+    console.send("/us\t")
+    console.expect_exact("/use")
+    console.send(" 三\t")
+    console.expect_exact("年级")
+    console.send("\r")
+    console.expect_exact(say("chat_using", "zh", name="三年级"))
+
+
+def test_strangers_bytes_reach_no_terminal(inside: Inside) -> None:
+    bad = "\x1b]0;owned\x07\x9b2J\x1b[31m\u202e"
+    cell = {"cell_type": "markdown", "metadata": {}, "source": f"# 关门{bad}\n\n{LIBRARY}{bad}\n"}
+    notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    inside.put(f"图书馆{bad}.ipynb", json.dumps(notebook))
+    inside.engine.answers = [f"五点{bad}关门[1]。"]
+
+    typed = "图书馆周末几点关门？\n/open 1\n/why\n/docs\n/use a\x1b[2J\n/x\x1b[2J\n"
+    said = transcript(inside, typed)
+
+    assert "五点" in said
+    assert "--- 图书馆" in said
+    assert not set("\x1b\x07\x9b\u202e") & set(said)
 
 
 def test_dumb_terminal_gets_plain_lines(inside: Inside) -> None:

@@ -2,7 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from appliance.frontends.terminal.commands import COMMANDS, Ask, Command, Unknown, parse, shown
+from appliance.frontends.terminal.commands import (
+    COMMANDS,
+    Ask,
+    Command,
+    Unknown,
+    completions,
+    parse,
+    shown,
+)
 
 
 @pytest.mark.parametrize(
@@ -45,3 +53,29 @@ def test_no_two_commands_share_a_name() -> None:
     names = [alias for name, aliases in COMMANDS.items() for alias in (name, *aliases)]
 
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("/ver", ["/verbose"]),
+        ("／帮", ["／帮助"]),
+        ("/ST", ["/strict", "/status"]),
+        ("/use ", ["/use 三年级 语文", "/use school"]),
+        ("/使用 三", ["/使用 三年级 语文"]),
+        ("/use x", []),
+        ("/open s", []),
+        ("school", []),
+        ("", []),
+    ],
+)
+def test_completions(text: str, lines: list[str]) -> None:
+    assert completions(text, lambda: ["三年级 语文", "school"]) == lines
+
+
+def test_collections_are_asked_for_only_after_use() -> None:
+    def fail() -> list[str]:
+        raise AssertionError
+
+    assert completions("/us", fail) == ["/use"]
+    assert completions("/open 1", fail) == []

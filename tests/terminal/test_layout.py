@@ -36,6 +36,12 @@ def test_clean_leaves_no_control_character(text: str) -> None:
     assert "\x9b" not in clean(text)
 
 
+def test_clean_leaves_no_mark_that_turns_a_name_around() -> None:
+    assert clean("safe\u202egpj.exe\u2069") == "safe\ufffdgpj.exe\ufffd"
+    # The joiner of an emoji family and the marks of right-to-left scripts are text.
+    assert clean("👨\u200d👩\u200d👧 \u200f") == "👨\u200d👩\u200d👧 \u200f"
+
+
 def test_clean_keeps_text_lines_and_tabs() -> None:
     assert clean("表\t头\r\n第二行 ✓") == "表\t头\n第二行 ✓"
 

@@ -14,8 +14,7 @@ from appliance.config import SerialConfig
 from appliance.errors import ApplianceError
 from appliance.frontends.serial.encoding import TextCodec
 from appliance.frontends.terminal.chat import Chat, Screen
-from appliance.frontends.terminal.commands import COMMANDS
-from appliance.frontends.terminal.flow import Markdown, WordWrap
+from appliance.frontends.terminal.flow import PLAIN, Flow
 from appliance.frontends.terminal.lineedit import CursorAt, Entered, Interrupted, Left, LineEditor
 from appliance.messages.screen import say
 from appliance.system.clock import Clock
@@ -31,7 +30,9 @@ PROBE_S = 0.6
 _PROBE = "\x1b7\x1b[999;999H\x1b[6n\x1b8"
 # Pasted text comes in brackets, so that its line breaks enter nothing.
 _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
-_PIECE_CHARS = 8
+_PIECES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[^\x1b]{1,8}|\x1b")
+"""What is dropped whole or not at all: few characters, never half an escape sequence."""
+
 _MOST_AHEAD = 1000
 """Characters typed during an answer that are kept for after it."""
 
@@ -88,8 +89,6 @@ class Console:
         self._at_line_start = True
         self._progress = ""
         self._next_progress = 0.0
-        self._markdown = Markdown(is_plain=True)
-        self._wrap = WordWrap(80)
         self._probe_ends = 0.0
         self._last_key = 0.0
         self._wrong_pins = 0
@@ -215,7 +214,7 @@ class Console:
     def _greet(self) -> None:
         self._chat = Chat(
             self._client,
-            Screen(self._piece, self._show_progress, self._clear_progress),
+            Screen(self._piece, self._show_progress, self._clear_progress, self._flow),
             lang=self._lang,
             inbox=self._inbox,
             remember=False,
@@ -298,8 +297,6 @@ class Console:
             self._editor.show()
             return
         self._state = "busy"
-        self._markdown = Markdown(is_plain=self._editor.is_dumb)
-        self._wrap = WordWrap(self._editor.cols)
         self._worker = threading.Thread(
             target=self._work, args=(chat, message), name=f"serial-answer-{self._name}"
         )
@@ -311,7 +308,6 @@ class Console:
             self._worker = None
             if self._state != "busy" or self._chat is not chat:
                 return
-            self._text(self._wrap.feed(self._markdown.flush()) + self._wrap.flush())
             if not self._at_line_start:
                 self._write("\n")
             if goes_on:
@@ -324,15 +320,16 @@ class Console:
     def _interrupt(self) -> None:
         self._ahead = ""
         self._drop()
-        self._write("^C\n")
+        # The end of bold text may be among what was dropped.
+        self._write("^C\n" if self._editor.is_dumb else PLAIN + "^C\n")
         if self._chat is not None:
             self._chat.stop()
 
     def _completions(self, text: str) -> list[str]:
-        if text[:1] not in ("/", "／"):
-            return []
-        names = [name for item, aliases in COMMANDS.items() for name in (item, aliases[0])]
-        return [text[0] + name for name in names if (text[0] + name).startswith(text)]
+        return self._chat.completions(text) if self._chat is not None else []
+
+    def _flow(self) -> Flow:
+        return Flow(self._editor.cols, is_plain=self._editor.is_dumb)
 
     # Writing
 
@@ -340,7 +337,7 @@ class Console:
         """Take a piece of an answer, or a line of a command's result."""
         with self._lock:
             if self._state == "busy":
-                self._text(self._wrap.feed(self._markdown.feed(text)))
+                self._write(text, may_drop=True)
 
     def _show_progress(self, text: str) -> None:
         with self._lock:
@@ -361,9 +358,6 @@ class Console:
                 self._at_line_start = True
             self._progress = ""
 
-    def _text(self, text: str) -> None:
-        self._write(text, may_drop=True)
-
     def _write(self, text: str, *, may_drop: bool = False) -> None:
         """Queue text for the terminal; a line of it never looks like a frame."""
         if not text:
@@ -373,9 +367,8 @@ class Console:
         text = _BRACE_AT_START.sub(lambda found: found[1] + " {" if found[1] else found[0], text)
         self._at_line_start = text.endswith("\n")
         text = text.replace("\n", "\r\n")
-        for at in range(0, len(text), _PIECE_CHARS):
-            piece = self._codec.encode(text[at : at + _PIECE_CHARS])
-            self._put(piece, may_drop=may_drop)
+        for piece in _PIECES.findall(text):
+            self._put(self._codec.encode(piece), may_drop=may_drop)
 
     def _flush_editor(self) -> None:
         output = self._editor.take_output()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,40 +10,58 @@ from typing import Any
 from appliance.client import Answering, Client
 from appliance.errors import ApplianceError, FrontendError
 from appliance.frontends.terminal import commands, screens
+from appliance.frontends.terminal.flow import Flow
 from appliance.frontends.terminal.layout import clean, table
 from appliance.frontends.terminal.turn import run_turn
 from appliance.messages import explain
 from appliance.messages.screen import say
 
+_log = logging.getLogger(__name__)
+
 _SHOWN_HITS = 5
 
 
 class Screen:
-    """Where a chat writes: finished lines, streamed pieces, and a line that is redrawn."""
+    """Where a chat writes: finished lines, streamed pieces, and a line that is redrawn.
+
+    Args:
+        write: shows text.
+        progress: shows how far something is.
+        clear_progress: takes that away.
+        flow: makes the way of one message's text to the terminal as it is now.
+    """
 
     def __init__(
         self,
         write: Callable[[str], None],
         progress: Callable[[str], None],
         clear_progress: Callable[[], None],
+        flow: Callable[[], Flow],
     ) -> None:
-        self.write = write
+        self._write = write
         self.progress = progress
         self._clear_progress = clear_progress
+        self._new_flow = flow
+        self._flow = flow()
+
+    def begin(self) -> None:
+        """Note that a message begins; the terminal may have another size than before."""
+        self._flow = self._new_flow()
 
     def line(self, text: str = "") -> None:
         """Write a line."""
         self._clear_progress()
-        self.write(text + "\n")
+        self._write(self._flow.line(text))
 
     def piece(self, text: str) -> None:
         """Write a piece of an answer."""
         self._clear_progress()
-        self.write(text)
+        self._write(self._flow.answer(text))
 
-    def clear(self) -> None:
-        """Take the redrawn line away."""
+    def end(self) -> None:
+        """Take the redrawn line away and write what was held back."""
         self._clear_progress()
+        self._write(self._flow.flush())
 
 
 class Chat:
@@ -100,6 +119,7 @@ class Chat:
         if line == commands.Command("bye", ""):
             return False
         self._is_stopped = False
+        self._screen.begin()
         try:
             if isinstance(line, commands.Ask):
                 self._ask(line.text)
@@ -119,6 +139,8 @@ class Chat:
                 self._say("stopped")
                 return True
             self._screen.line(clean(str(explain(error, "zh" if self._lang == "zh" else "en"))))
+        finally:
+            self._screen.end()
         return True
 
     def stop(self) -> None:
@@ -134,10 +156,14 @@ class Chat:
         if conversation is not None:
             self._client.delete(f"/api/conversations/{conversation}")
 
-    def collections(self) -> list[str]:
-        """Return the names that ``/use`` takes, for completion."""
-        names: list[str] = self._client.get("/api/documents")["collections"]
-        return names
+    def completions(self, text: str) -> list[str]:
+        """Return the lines that ``text`` may become: commands, and collections after ``/use``."""
+        try:
+            return commands.completions(text, self._collections)
+        except ApplianceError as error:
+            # A Tab key has no place for an error; what is entered next says it.
+            _log.info("no collections to complete: %s", error)
+            return []
 
     # ---------------------------------------------------------------------------------------------
 
@@ -164,7 +190,6 @@ class Chat:
             )
         finally:
             self._running = None
-            self._screen.clear()
         self._conversation = answer["conversation"]
         self._citations = answer["citations"]
         self._screen.line()
@@ -190,6 +215,10 @@ class Chat:
             self._screen.line(screens.evidence_screen(citations, self._lang))
             self._screen.line()
 
+    def _collections(self) -> list[str]:
+        names: list[str] = self._client.get("/api/documents")["collections"]
+        return names
+
     def _help(self, _argument: str) -> None:
         rows = [
             [commands.shown(name, self._lang), say(f"help_{name}", self._lang)]
@@ -202,12 +231,12 @@ class Chat:
     def _docs(self, _argument: str) -> None:
         files = self._client.get("/api/files")["files"]
         self._screen.line(screens.documents_screen(files, self._lang, self._inbox))
-        names = self.collections()
+        names = self._collections()
         if names:
             self._say("chat_collections", names=", ".join(map(clean, names)))
 
     def _use(self, argument: str) -> None:
-        if argument and argument not in self.collections():
+        if argument and argument not in self._collections():
             raise FrontendError("collection_not_found", name=argument)
         self._collection = argument or None
         if argument:

@@ -7,6 +7,7 @@ A command begins with ``/`` or the full-width ``／``. What looks like a path or
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 # name: aliases; the first alias is the Chinese name shown in Chinese help.
@@ -71,6 +72,24 @@ def parse(line: str) -> Line | None:
     if not name or "/" in name or any(char.isdigit() for char in name):
         return Ask(text)
     return Unknown(f"/{word}", f"/{_nearest(name)}")
+
+
+def completions(text: str, collections: Callable[[], Sequence[str]]) -> list[str]:
+    """Return the lines that ``text`` may become, for the Tab key.
+
+    Args:
+        text: what stands before the cursor.
+        collections: names that ``/use`` takes, asked for only when they are needed.
+    """
+    if text[:1] not in ("/", "／"):
+        return []
+    word, space, rest = text[1:].partition(" ")
+    if not space:
+        names = [name for item, aliases in COMMANDS.items() for name in (item, aliases[0])]
+        return [text[0] + name for name in names if name.startswith(word.lower())]
+    if _NAMES.get(word.lower()) != "use":
+        return []
+    return [f"{text[0]}{word} {name}" for name in collections() if name.startswith(rest)]
 
 
 def shown(name: str, lang: str) -> str:

@@ -5,6 +5,8 @@ Text comes in pieces of any size. What is held back is at most one word or one u
 
 from __future__ import annotations
 
+import sys
+
 from appliance.frontends.terminal.layout import width
 
 BOLD, PLAIN = "\x1b[1m", "\x1b[22m"
@@ -67,10 +69,14 @@ class Markdown:
 
 
 class WordWrap:
-    """Breaks lines before words that would not fit; Chinese may break anywhere."""
+    """Breaks lines before words that would not fit; Chinese may break anywhere.
 
-    def __init__(self, cols: int) -> None:
-        self._cols = max(cols, 2)
+    Args:
+        cols: of the terminal; None breaks no line.
+    """
+
+    def __init__(self, cols: int | None) -> None:
+        self._cols = sys.maxsize if cols is None else max(cols, 2)
         self._col = 0
         self._word = ""
         self._word_cols = 0
@@ -114,3 +120,28 @@ class WordWrap:
             return "\n" + word
         self._col += columns
         return word
+
+
+class Flow:
+    """One message's way to a terminal: answers with their marks, other lines as they are.
+
+    Args:
+        cols: of the terminal; None breaks no line.
+        is_plain: take the marks away instead of showing them.
+    """
+
+    def __init__(self, cols: int | None, *, is_plain: bool) -> None:
+        self._markdown = Markdown(is_plain=is_plain)
+        self._wrap = WordWrap(cols)
+
+    def answer(self, text: str) -> str:
+        """Return what can be shown now of an answer that grows."""
+        return self._wrap.feed(self._markdown.feed(text))
+
+    def line(self, text: str) -> str:
+        """Return what was held back, and a whole line."""
+        return self.flush() + self._wrap.feed(text + "\n")
+
+    def flush(self) -> str:
+        """Return what was held back."""
+        return self._wrap.feed(self._markdown.flush()) + self._wrap.flush()

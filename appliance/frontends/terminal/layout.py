@@ -10,6 +10,8 @@ import unicodedata
 
 _WIDE = frozenset("WF")
 _NO_WIDTH = frozenset({"Mn", "Me", "Cf"})
+_REORDERS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Marks that make text read in another order than it is written: ``gpj.exe`` for ``exe.jpg``."""
 
 
 def width(text: str) -> int:
@@ -23,13 +25,16 @@ def width(text: str) -> int:
 
 
 def clean(text: str) -> str:
-    """Return text without control characters except line breaks and tabs."""
+    """Return text without control characters except line breaks and tabs, all read in order."""
     if text.isprintable():
         return text
-    return "".join(
-        char if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cs") else "\ufffd"
-        for char in text.replace("\r\n", "\n")
-    )
+    return "".join("\ufffd" if _is_unsafe(char) else char for char in text.replace("\r\n", "\n"))
+
+
+def _is_unsafe(char: str) -> bool:
+    if char in "\n\t":
+        return False
+    return char in _REORDERS or unicodedata.category(char) in ("Cc", "Cs")
 
 
 def pad(text: str, columns: int) -> str:

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol, TextIO
 
-from appliance.frontends.terminal import commands
-
 QUOTES = '"""'
 PROMPT = ">>> "
 MORE = "... "
@@ -66,7 +64,7 @@ def make_reader(
     *,
     placeholder: str,
     history: Path | None,
-    collections: Callable[[], list[str]],
+    completions: Callable[[str], list[str]],
     environ: Mapping[str, str],
 ) -> Reader:
     """Return a line editor when a person sits at a capable terminal, else plain lines.
@@ -74,16 +72,18 @@ def make_reader(
     Args:
         placeholder: shown in the empty line.
         history: file of earlier lines; None keeps none.
-        collections: names that ``/use`` completes, asked for when needed.
+        completions: the lines that what stands before the cursor may become.
         environ: for ``TERM``.
     """
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if not is_terminal or environ.get("TERM", "dumb") == "dumb":
         return PlainReader(sys.stdin, sys.stdout)
-    return _editor(placeholder, history, collections)
+    return _editor(placeholder, history, completions)
 
 
-def _editor(placeholder: str, history: Path | None, collections: Callable[[], list[str]]) -> Reader:
+def _editor(
+    placeholder: str, history: Path | None, completions: Callable[[str], list[str]]
+) -> Reader:
     # A tenth of a second to import; pipes and other commands need not wait for it.
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -91,25 +91,13 @@ def _editor(placeholder: str, history: Path | None, collections: Callable[[], li
     from prompt_toolkit.formatted_text import FormattedText
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
-    class Commands(Completer):
-        """Completes commands, and collections after ``/use``."""
+    class Lines(Completer):
+        """Completes what stands before the cursor."""
 
-        def get_completions(self, document: Document, _event: CompleteEvent):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        def get_completions(self, document: Document, _: CompleteEvent):  # type: ignore[no-untyped-def]  # noqa: ANN202
             before = document.text_before_cursor
-            if before[:1] not in ("/", "／"):
-                return
-            word, space, rest = before[1:].partition(" ")
-            if space:
-                line = commands.parse(before)
-                if isinstance(line, commands.Command) and line.name == "use":
-                    for name in collections():
-                        if name.startswith(rest):
-                            yield Completion(name, -len(rest))
-                return
-            for name, aliases in commands.COMMANDS.items():
-                for alias in (name, aliases[0]):
-                    if alias.startswith(word):
-                        yield Completion(alias, -len(word))
+            for line in completions(before):
+                yield Completion(line, -len(before))
 
     class Editor:
         """prompt_toolkit's line editor."""
@@ -119,7 +107,7 @@ def _editor(placeholder: str, history: Path | None, collections: Callable[[], li
                 history.touch(mode=0o600)
             self._session: PromptSession[str] = PromptSession(
                 history=FileHistory(os.fspath(history)) if history else InMemoryHistory(),
-                completer=Commands(),
+                completer=Lines(),
                 complete_while_typing=False,
                 placeholder=FormattedText([("ansibrightblack", placeholder)]),
             )
