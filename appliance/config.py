@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
+import logging
 import os
 import sys
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
@@ -21,9 +23,15 @@ from urllib.parse import urlsplit
 import yaml
 
 from appliance.errors import ApplianceError, ConfigError
+from appliance.system import files
 from appliance.units import GIB, MIB
 
+_log = logging.getLogger(__name__)
+
 CONFIG_NAME = "appliance.yaml"
+CHOICE_NAME = "model.json"
+"""In the data folder: the model that ``appliance models use`` chose, and what it replaced."""
+
 PLUGIN_NAME = "libggml-cann310b.so"
 
 
@@ -44,7 +52,9 @@ class ModelsConfig:
     """Which models answer and embed."""
 
     generation: str = _key(
-        "qwen2.5-coder-0.5b-instruct", "Catalogue name or path of the GGUF that answers."
+        "qwen2.5-coder-0.5b-instruct",
+        "Catalogue name or path of the GGUF that answers. `appliance models use` chooses another "
+        "while the box runs; that choice holds until this key is changed.",
     )
     embedding: str = _key(
         "multilingual-e5-small", "Catalogue name or path of the GGUF that embeds passages."
@@ -364,9 +374,47 @@ def plugin_path(config: Config) -> Path | None:
 def load(data: Path) -> Config:
     """Read ``DATA/appliance.yaml``; a missing file means all defaults.
 
+    A model chosen with ``choose_model`` takes the place of ``models.generation``, until that key
+    is changed in the file.
+
     Raises:
         ConfigError: with every problem found in the file.
     """
+    written = _written(data)
+    chosen = _chosen(data, written.models.generation)
+    return replace(written, models=replace(written.models, generation=chosen))
+
+
+def choose_model(data: Path, name: str) -> None:
+    """Answer with ``name`` from the next start on, whatever ``DATA/appliance.yaml`` says now.
+
+    Raises:
+        ConfigError: see ``load``; or the choice cannot be written.
+    """
+    path = data / CHOICE_NAME
+    instead_of = _written(data).models.generation
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        files.write_whole(path, json.dumps({"generation": name, "instead_of": instead_of}).encode())
+    except OSError as error:
+        cause = error.strerror or str(error)
+        raise ConfigError("file_unwritable", path=str(path), cause=cause) from error
+
+
+def _chosen(data: Path, written: str) -> str:
+    """Return the model that answers: the one chosen instead of what is written, if any."""
+    path = data / CHOICE_NAME
+    try:
+        said = json.loads(path.read_bytes())
+        return str(said["generation"]) if said["instead_of"] == written else written
+    except FileNotFoundError:
+        return written
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        _log.warning("%s is not used: %s", path, error)
+        return written
+
+
+def _written(data: Path) -> Config:
     path = data / CONFIG_NAME
     try:
         text = path.read_text(encoding="utf-8-sig")

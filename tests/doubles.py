@@ -15,6 +15,7 @@ import threading
 import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -38,7 +39,12 @@ from appliance.engine.base import (
     TopLogprob,
     Usage,
 )
-from appliance.errors import ContextOverflowError, EngineStoppedError, QueueFullError
+from appliance.errors import (
+    ContextOverflowError,
+    EngineError,
+    EngineStoppedError,
+    QueueFullError,
+)
 from appliance.units import Bytes, Tokens
 
 Answer = str | BaseException
@@ -266,6 +272,9 @@ class ScriptedEngine:
 
     def count_embed_tokens(self, text: str) -> Tokens:
         return Tokens(len(pieces_of(text)) + 4)
+
+    def use(self, model_path: Path) -> None:
+        raise EngineError(cause=f"this engine has no use for {model_path}")
 
     def status(self) -> EngineStatus:
         with self.lock:

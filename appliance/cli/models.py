@@ -13,11 +13,15 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from appliance import config as configuration
+from appliance.cli.connect import connect
 from appliance.cli.output import Output, ProgressLine
-from appliance.errors import EXIT_DONE, BadRequestError
+from appliance.client import RemoteError
+from appliance.errors import EXIT_DONE, BadRequestError, DaemonUnreachableError
 from appliance.frontends.terminal.layout import table
 from appliance.frontends.terminal.screens import duration
 from appliance.units import human_bytes
+
+_POLL_S = 0.3
 
 if TYPE_CHECKING:
     from appliance.models import ModelInfo, ModelStore, Progress
@@ -92,6 +96,39 @@ def import_model(arguments: Namespace, output: Output) -> int:
     else:
         output.say("imported", name=info.name, path=info.path)
     return EXIT_DONE
+
+
+def use(arguments: Namespace, output: Output) -> int:
+    """Answer with another model: at once when the box runs, else from its next start on."""
+    name: str = arguments.name
+    if "/" in name or name.endswith(".gguf"):
+        name = str(Path(name).expanduser().resolve())
+    try:
+        client = connect(arguments, output)
+        found = client.post("/api/models/use", {"name": name})
+    except DaemonUnreachableError:
+        _store(arguments).path(name)
+        configuration.choose_model(arguments.data, name)
+        _used(name, output, is_running=False)
+        return EXIT_DONE
+    with output.progress() as line:
+        while (change := found["change"])["is_running"]:
+            n_left = change["answers_left"]
+            label = "model_finishing" if n_left else "model_being_loaded"
+            line.show(output.label(label, name=name, n=n_left))
+            time.sleep(_POLL_S)
+            found = client.get("/api/models")
+    if change["error"] is not None:
+        raise RemoteError(change["error"]["code"], **change["error"]["facts"])
+    _used(found["current"], output, is_running=True)
+    return EXIT_DONE
+
+
+def _used(name: str, output: Output, *, is_running: bool) -> None:
+    if output.is_json:
+        output.json({"model": name, "is_running": is_running})
+    else:
+        output.say("model_used" if is_running else "model_used_later", name=name)
 
 
 def remove(arguments: Namespace, output: Output) -> int:

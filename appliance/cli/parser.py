@@ -339,6 +339,17 @@ def _add_models(commands: Commands, shared: argparse.ArgumentParser) -> None:
     importing.add_argument("--name", help="what to call it")
     _json(importing)
 
+    use = _command(
+        commands,
+        "use",
+        "answer with another model, also while the box runs",
+        "models:use",
+        shared,
+        "appliance models use smollm2-135m-instruct",
+    )
+    use.add_argument("name", metavar="NAME", help="a model that is here, or the path of a GGUF")
+    _json(use)
+
     remove = _command(
         commands,
         "remove",

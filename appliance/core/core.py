@@ -22,6 +22,7 @@ from appliance.core.ingest import IngestWorker, Progress, limits_of
 from appliance.core.pages import Page, Pages
 from appliance.core.retrieve import Retriever, SearchResult
 from appliance.core.selftest import SelfTest
+from appliance.core.switch import ModelSwitch
 from appliance.engine.base import Engine, EngineStatus, Generation, GenerationRequest, Priority
 from appliance.engine.embedding import shortened
 from appliance.errors import (
@@ -64,6 +65,7 @@ class Core:
             engine, self._retriever, self.conversations, config.assistant, clock
         )
         self.selftest = SelfTest(store, self._assistant, config.search, config.assistant)
+        self.switch = ModelSwitch(config, engine)
         self._pages = Pages(store, os.fsencode(config.inbox_dir), limits_of(config.ingest))
         self._problems: dict[str, tuple[str, dict[str, Fact]]] = {}
 

@@ -103,7 +103,7 @@ class Answering:
         saved: SavedPrompts | None = None,
     ) -> None:
         self._lock = lock
-        self.n_ctx = n_ctx
+        self._n_ctx_wanted = self.n_ctx = n_ctx
         self._max_queue = max_queue
         self._step_s = step_s
         self.model: Model | None = None
@@ -331,7 +331,7 @@ class Answering:
         try:
             with sizes_of(memory):
                 model = Model(path, n_gpu_layers=n_gpu_layers, progress=progress)
-                n_ctx = min(self.n_ctx, model.n_ctx_train)
+                n_ctx = min(self._n_ctx_wanted, model.n_ctx_train)
                 shape = ContextShape(
                     n_cells=n_ctx * len(self.slots),
                     n_batch=self._batch.capacity,

@@ -381,6 +381,23 @@ class Engine(Embedder, Protocol):
         """Tokens of a bare text."""
         ...
 
+    def use(self, model_path: Path) -> None:
+        """Answer with another model from now on; blocks until it is loaded.
+
+        What was accepted is answered by the model before; meanwhile new requests are refused as
+        while a model loads. If the new one cannot be loaded, the one before is loaded again.
+
+        Args:
+            model_path: the GGUF; the caller looked at its header.
+
+        Raises:
+            EngineError: ``model_change_running``; ``done_by_server`` when a server answers; else
+                why the new model could not be loaded.
+            ModelError: the file cannot be used.
+            EngineStoppedError: the box is stopping.
+        """
+        ...
+
     def status(self) -> EngineStatus:
         """A snapshot; never blocks on the engine thread."""
         ...

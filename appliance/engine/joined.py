@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal, Protocol
 
 import numpy as np
@@ -37,6 +38,8 @@ class Answers(Protocol):
     def count_tokens(self, messages: Sequence[Message]) -> Tokens: ...  # noqa: D102
 
     def count_text_tokens(self, text: str) -> Tokens: ...  # noqa: D102
+
+    def use(self, model_path: Path) -> None: ...  # noqa: D102
 
     def status(self) -> EngineStatus: ...  # noqa: D102
 
@@ -96,6 +99,10 @@ class JoinedEngine:
     def count_embed_tokens(self, text: str) -> Tokens:
         """Tokens of ``text`` as the embedder counts them."""
         return self._embedder.count_embed_tokens(text)
+
+    def use(self, model_path: Path) -> None:
+        """Answer with another model, if the answering half is on this machine."""
+        self._answers.use(model_path)
 
     def status(self) -> EngineStatus:
         """The answering half's, with what belongs to the embedder from the other."""

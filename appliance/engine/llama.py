@@ -73,6 +73,15 @@ _MOST_RETRY_S = 6 * 3600.0
 State = Literal["loading", "ready", "failed", "stopped"]
 
 
+class _Change:
+    """A model that somebody waits for, and how that ended."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.error: ApplianceError | None = None
+        self.is_over = threading.Event()
+
+
 class LlamaEngine:
     """Generation and embedding over GGUF files; implements ``appliance.engine.base.Engine``.
 
@@ -137,6 +146,7 @@ class LlamaEngine:
         self._retry_at: float | None = None
         self._retry_s = self._device_settings.retry_s
         self._memory: dict[str, int] = dict.fromkeys(("weights", "kv", "compute", "output"), 0)
+        self._change: _Change | None = None
         self._n_wakes = 0
         self._ingest_rests_until = 0.0
         self._answers = Answering(
@@ -258,6 +268,21 @@ class LlamaEngine:
         """Moves with every step and every idle wake-up; still only when the thread is stuck."""
         return self._n_wakes + self._answers.n_steps + self._vectors.n_steps
 
+    def use(self, model_path: Path) -> None:
+        """Answer with another model; see ``appliance.engine.base.Engine.use``."""
+        change = _Change(model_path)
+        with self._lock:
+            if self._is_closing:
+                raise EngineStoppedError(state="stopped")
+            if self._change is not None:
+                raise EngineError("model_change_running")
+            self._change = change
+            self._state = "loading"
+            self._lock.notify_all()
+        change.is_over.wait()
+        if change.error is not None:
+            raise change.error
+
     def close(self) -> None:
         """Cancel what runs, refuse what waits, free everything, join the thread; idempotent."""
         with self._lock:
@@ -316,7 +341,9 @@ class LlamaEngine:
         with self._lock:
             self._npu = npu
             self._device_failure = self._fallen
-            if not self._is_closing:
+            if self._change is not None and self._change.path != self._model_path:
+                self._state = "loading"  # asked for while this one was loading
+            elif not self._is_closing:
                 self._state = "failed" if self._failure is not None else "ready"
             state = self._state
         _log.info("engine %s after %.1f s", state, time.monotonic() - started)
@@ -425,6 +452,20 @@ class LlamaEngine:
             if self._vectors.failure is not None:
                 self._vectors.end_all(self._vectors.failure)
 
+    def _use(self, change: _Change) -> None:
+        """Load another model; the one before comes back when that fails."""
+        path, problem = self._model_path, self._model_problem
+        self._answers.save_pins()
+        self._model_path, self._model_problem = change.path, None
+        self._reload()
+        change.error = EngineStoppedError(state="stopped") if self._is_closing else self.failure
+        with self._lock:
+            self._change = None
+        if change.error is not None and not self._is_closing:
+            self._model_path, self._model_problem = path, problem
+            self._reload()
+        change.is_over.set()
+
     def _fail(self, error: ApplianceError) -> None:
         """Remember why there is no model."""
         _log.error("the model cannot be used: %s", error)
@@ -447,7 +488,7 @@ class LlamaEngine:
                 n_answers = answers.n_running + answers.n_waiting
                 if n_answers or len(vectors.queries) or len(vectors.ingests):
                     return True
-                if self._is_retry_due() or answers.has_unsaved:
+                if self._change or self._is_retry_due() or answers.has_unsaved:
                     return True
                 self._lock.wait(_IDLE_WAKE_S)
             return False
@@ -462,6 +503,9 @@ class LlamaEngine:
             self._recover(lost)
             return
         is_idle = not (answers.n_running or answers.n_waiting or len(vectors.queries))
+        if is_idle and self._change is not None:
+            self._use(self._change)
+            return
         if is_idle and self._is_retry_due():
             _log.info("trying the NPU again")
             self._reload()
@@ -492,6 +536,10 @@ class LlamaEngine:
             self._answers.end_all(error, is_failure=is_failure)
             self._vectors.stop()
             self._vectors.end_all(error)
+            change, self._change = self._change, None
+        if change is not None:
+            change.error = error
+            change.is_over.set()
         if not is_failure:
             self._answers.save_pins()
         self._answers.free()

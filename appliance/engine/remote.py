@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from appliance.config import RemoteConfig
@@ -154,6 +155,10 @@ class RemoteAnswers:
     def count_text_tokens(self, text: str) -> Tokens:
         """Estimate the tokens of a text."""
         return estimated_tokens(text)
+
+    def use(self, model_path: Path) -> None:
+        """Refuse: the server decides which model answers."""
+        raise EngineError("done_by_server", path=str(model_path))
 
     def status(self) -> EngineStatus:
         """A snapshot; asks nobody."""

@@ -203,6 +203,25 @@ SENTENCES: dict[str, Sentence] = {
         "Correct the request.",
         "请修改请求。",
     ),
+    "model_change_running": Sentence(
+        "Another model is being loaded already.",
+        "正在换用另一个模型。",
+        "Wait until 'appliance status' says that it is ready.",
+        "请等到 “appliance status” 显示就绪。",
+    ),
+    "model_not_for_answers": Sentence(
+        "The model '{model}' makes vectors and cannot answer.",
+        "模型 “{model}” 用于生成向量，不能回答问题。",
+        "'appliance models list' shows which models there are.",
+        "用 “appliance models list” 查看有哪些模型。",
+    ),
+    "model_too_large": Sentence(
+        "The model '{model}' needs about {n_needed_mib} MiB of memory, but {n_free_mib} MiB are "
+        "free.",
+        "模型 “{model}” 约需 {n_needed_mib} MiB 内存，可用 {n_free_mib} MiB。",
+        "Choose a smaller model, or lower 'engine.n_ctx' or 'engine.n_slots'.",
+        "请选择更小的模型，或调低 “engine.n_ctx” 或 “engine.n_slots”。",
+    ),
     "done_by_server": Sentence(
         "A server does this for the box.",
         "该工作由服务器完成。",

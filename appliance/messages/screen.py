@@ -197,6 +197,16 @@ LABELS: dict[str, tuple[str, str]] = {
     "verified": ("{name}: SHA-256 {sha256}, as it should be", "{name}：SHA-256 {sha256}，校验通过"),
     "imported": ("{name}: imported ({path})", "{name}：已导入（{path}）"),
     "model_removed": ("{name}: removed", "{name}：已删除"),
+    "model_finishing": (
+        "{n} answers of the model before are left ...",
+        "前一个模型还有 {n} 个回答……",
+    ),
+    "model_being_loaded": ("{name} is being loaded ...", "正在加载 {name}……"),
+    "model_used": ("{name} answers now", "现在由 {name} 回答"),
+    "model_used_later": (
+        "{name} answers from the next start on (the box does not run now)",
+        "下次启动后由 {name} 回答（设备现在没有运行）",
+    ),
     "source_file": ("copying", "复制"),
     "source_verify": ("checking", "校验"),
     "source_hub": ("from Hugging Face", "来自 Hugging Face"),

@@ -235,7 +235,7 @@ class ModelStore:
                 chosen = name or (known.name if known else _name_from(source.stem))
                 target = self._import_target(chosen, sha256)
                 put_in_place(copy, target)
-                use = known.use if known else _use_of(header)
+                use = known.use if known else use_of(header)
                 self._record(chosen, target, sha256, f"file {source.name}", use)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
@@ -484,8 +484,8 @@ def _copy(source: Path, target: Path, on_block: Callable[[int], None]) -> str:
     return sha256_of(target)
 
 
-def _use_of(header: GgufHeader) -> Use:
-    """Guess what a model is for: only embedders say how they pool."""
+def use_of(header: GgufHeader) -> Use:
+    """Return what a model is for: only embedders say how they pool."""
     is_embedder = f"{header.architecture}.pooling_type" in header.metadata
     return "embedding" if is_embedder else "generation"
 

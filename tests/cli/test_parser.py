@@ -63,7 +63,12 @@ def test_data_folder_is_taken_before_and_after_the_command(path: tuple[str, ...]
         "kb remove": ["d"],
         "kb import": ["d"],
     }
-    required |= {"kb reindex": ["--all"], "models import": ["f"], "models remove": ["m"]}
+    required |= {
+        "kb reindex": ["--all"],
+        "models import": ["f"],
+        "models remove": ["m"],
+        "models use": ["m"],
+    }
     required |= {"backup verify": ["f"], "backup restore": ["f"]}
     required |= {"history show": ["c"], "history forget": ["--all"]}
     rest = [*path, *required.get(" ".join(path), [])]

@@ -200,6 +200,8 @@ class Routes:
             ("POST", "/api/kb/rescan", self.rescan),
             ("POST", "/api/kb/check", self.check),
             ("POST", "/api/kb/vacuum", self.vacuum),
+            ("GET", "/api/models", self.model_files),
+            ("POST", "/api/models/use", self.use_model),
             ("GET", "/api/selftest", self.selftest),
             ("POST", "/api/selftest", self.start_selftest),
             ("DELETE", "/api/selftest", self.cancel_selftest),
@@ -330,7 +332,7 @@ class Routes:
 
     def _generation_names(self) -> list[str]:
         """Return the names the answering model goes by: its file's, and the configured one."""
-        return _names(self._core.engine_status().model, self._core.config.models.generation)
+        return _names(self._core.engine_status().model, self._core.switch.name)
 
     def _embedder_names(self) -> list[str]:
         return _names(self._core.engine_status().embedder, self._core.config.models.embedding)
@@ -524,6 +526,35 @@ class Routes:
         """Give freed space back to the disk."""
         before, after = await self._crossing.call_slowly(self._core.vacuum)
         return reply({"bytes_before": before, "bytes_after": after})
+
+    async def model_files(self, request: Request) -> Response:
+        """List the models, which one answers, and how far a change is."""
+        return reply(await self._crossing.call(self._models, self._lang(request)))
+
+    async def use_model(self, request: Request) -> Response:
+        """Begin to answer with another model."""
+        name = fields.text(await self._body(request), "name")
+        await self._crossing.call_slowly(self._core.switch.start, name)
+        found = await self._crossing.call(self._models, self._lang(request))
+        return reply(found, HTTPStatus.ACCEPTED)
+
+    def _models(self, lang: Lang) -> dict[str, Any]:
+        change = self._core.switch.state()
+        if change["error"] is not None:
+            code, facts = change["error"]
+            change["error"] = sentence(code, lang, facts).as_json()
+        rows = [
+            {
+                "name": info.name,
+                "use": info.use,
+                "is_here": info.path is not None,
+                "bytes": info.n_bytes,
+                "licence": info.licence,
+                "about": info.about_zh if lang == "zh" else info.about_en,
+            }
+            for info in self._core.switch.models()
+        ]
+        return {"current": self._core.switch.name, "change": change, "models": rows}
 
     async def selftest(self, _request: Request) -> Response:
         """Say how far the self-test is, and what the last two found."""

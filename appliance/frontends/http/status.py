@@ -39,7 +39,7 @@ def status_of(core: Core, lang: Lang, uptime_s: float) -> dict[str, Any]:
         "problems": [sentence(code, lang, facts).as_json() for code, facts in problems],
         "models": {
             "generation": {
-                "name": engine.model or core.config.models.generation,
+                "name": engine.model or core.switch.name,
                 "state": engine.state,
                 "n_ctx": engine.n_ctx,
             },
