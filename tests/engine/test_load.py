@@ -52,10 +52,10 @@ def wait_idle(engine: LlamaEngine) -> None:
 def is_decided(answer: Finished) -> bool:
     """Whether no token of a greedy answer was a tie within rounding.
 
-    The order of a sum depends on how many rows a step has, and the last bits of a logit with it;
-    random weights give such a tie once in a thousand tokens.
+    The order of a sum depends on how many rows a step has, and keys and values are kept in 16 bits:
+    log-probabilities of this model differ by up to 0.007 between batches of 33 and of 512 tokens.
     """
-    return all(one.logprob - one.top[1].logprob > 1e-3 for one in answer.logprobs)
+    return all(one.logprob - one.top[1].logprob > 0.02 for one in answer.logprobs)
 
 
 def test_two_hundred_random_cancels_leak_no_cell_and_change_no_other_answer(
