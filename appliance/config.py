@@ -89,6 +89,12 @@ class EngineConfig:
     n_threads: int = _key(0, "CPU threads; 0 means one per core.", low=0, high=256)
     n_batch: int = _key(512, "Most tokens read in one engine step.", low=32, high=4096)
     max_queue: int = _key(32, "Questions that may wait; more are refused with a hint.", low=1)
+    unload_after_s: float = _key(
+        0.0,
+        "Seconds without a question after which the memory of the model is given back; the next "
+        "question waits until it is loaded again. 0 keeps it loaded.",
+        low=0,
+    )
     prompt_cache_bytes: int = _key(
         256 * MIB,
         "Most bytes in DATA/cache/prompts, where system messages that were read are kept across "

@@ -246,6 +246,7 @@ def _local_engine(config: Config, *, asks: bool = True, embeds: bool = True) -> 
         n_threads=n_threads or None,
         n_batch=engine.n_batch,
         max_queue=engine.max_queue,
+        unload_after_s=engine.unload_after_s,
         saved_prompts=SavedPrompts(config.data / "cache" / "prompts", engine.prompt_cache_bytes),
         device=device,
         plugin_path=plugin_path(config),

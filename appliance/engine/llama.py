@@ -102,6 +102,8 @@ class LlamaEngine:
         plugin_path: the NPU plugin's library, None when none is installed.
         device_settings: how the NPU is used.
         step_s: seconds a step may take while answers are streaming.
+        unload_after_s: seconds without a question after which the model's memory is given back; the
+            next question waits until it is loaded again. 0 keeps it.
         saved_prompts: where shared beginnings of prompts outlive the process; None for nowhere.
         model_problem: why there is no ``model_path``; shown by ``status`` and raised on use.
         embedder_problem: the same for ``embedder_path``.
@@ -122,6 +124,7 @@ class LlamaEngine:
         plugin_path: Path | None = None,
         device_settings: DeviceConfig | None = None,
         step_s: float = 0.4,
+        unload_after_s: float = 0,
         saved_prompts: SavedPrompts | None = None,
         model_problem: ApplianceError | None = None,
         embedder_problem: ApplianceError | None = None,
@@ -147,6 +150,11 @@ class LlamaEngine:
         self._retry_s = self._device_settings.retry_s
         self._memory: dict[str, int] = dict.fromkeys(("weights", "kv", "compute", "output"), 0)
         self._change: _Change | None = None
+        self._unload_after_s = unload_after_s
+        self._is_unloaded = False
+        self._is_wanted = False
+        self._last_used = time.monotonic()
+        self._embedder_memory: dict[str, int] = {}
         self._n_wakes = 0
         self._ingest_rests_until = 0.0
         self._answers = Answering(
@@ -197,6 +205,8 @@ class LlamaEngine:
     @property
     def features(self) -> frozenset[Feature]:
         """What the model's template can do; empty until the model is loaded."""
+        if self._is_unloaded:
+            self._demand_ready()
         return self._answers.features
 
     def generate(self, request: GenerationRequest) -> Answer:
@@ -238,10 +248,10 @@ class LlamaEngine:
         """A snapshot; waits for no native call."""
         answers, vectors = self._answers, self._vectors
         with self._lock:
-            is_ready = self._state == "ready" and answers.model is not None
+            is_ready = self._state == "ready" and self._model_path is not None
             return EngineStatus(
                 state=self._state,
-                model=answers.model.path.stem if answers.model and is_ready else None,
+                model=self._model_path.stem if self._model_path and is_ready else None,
                 embedder=vectors.model.path.stem if vectors.model else None,
                 device=self._device.description,
                 device_reason=self._device.reason,
@@ -293,7 +303,13 @@ class LlamaEngine:
         self._thread.join()
 
     def _demand_ready(self) -> None:
+        """Raise unless there is a model; one that was unloaded is waited for."""
         with self._lock:
+            self._last_used = time.monotonic()
+            while self._is_unloaded and not self._is_closing:
+                self._is_wanted = True
+                self._lock.notify_all()
+                self._lock.wait()
             if self._failure is not None:
                 raise self._failure
             if self._is_closing:
@@ -329,16 +345,21 @@ class LlamaEngine:
         device = self._choose(npu_failure)
         take_npu_failure()
         self._load_embedder(device)
+        self._embedder_memory = dict(self._memory)
         if device.kind == "cann" and self._is_auto and (failed := take_npu_failure()):
             device = self._fall_back("npu_failed", failed.text)
             self._vectors.free()
             release_npu()
             self._load_embedder(device)
+            self._embedder_memory = dict(self._memory)
         if self._failure is None:
             self._load_model(device)
         holds_something = self._device.kind == "cann" or self._device.reason == "npu_without_model"
         npu = npu_facts() if holds_something else {}
         with self._lock:
+            self._is_unloaded = self._is_wanted = False
+            self._last_used = time.monotonic()
+            self._lock.notify_all()
             self._npu = npu
             self._device_failure = self._fallen
             if self._change is not None and self._change.path != self._model_path:
@@ -466,6 +487,37 @@ class LlamaEngine:
             self._reload()
         change.is_over.set()
 
+    def _unload(self) -> None:
+        """Give the model's memory back; the embedder stays, so search goes on."""
+        self._answers.save_pins()
+        with self._lock:
+            # Not if somebody asked meanwhile; after this, who asks waits for the model.
+            if not self._is_unload_due():
+                return
+            self._is_unloaded = True
+        self._answers.free()
+        with self._lock:
+            self._memory = dict(self._embedder_memory)
+        _log.info("the model was unloaded after %.0f s without a question", self._unload_after_s)
+
+    def _load_again(self) -> None:
+        """Load the model that was unloaded, for whoever waits in ``_demand_ready``."""
+        started = time.monotonic()
+        with self._lock:
+            self._state = "loading"
+        self._load_model(self._device)
+        with self._lock:
+            if self._failure is None and self._change is None:
+                self._state = "ready"
+            self._is_unloaded = self._is_wanted = False
+            self._last_used = time.monotonic()
+            self._lock.notify_all()
+        _log.info("the model is back after %.1f s", time.monotonic() - started)
+
+    def _is_unload_due(self) -> bool:
+        is_held = self._unload_after_s <= 0 or self._is_unloaded or self._answers.model is None
+        return not is_held and time.monotonic() - self._last_used >= self._unload_after_s
+
     def _fail(self, error: ApplianceError) -> None:
         """Remember why there is no model."""
         _log.error("the model cannot be used: %s", error)
@@ -490,6 +542,8 @@ class LlamaEngine:
                     return True
                 if self._change or self._is_retry_due() or answers.has_unsaved:
                     return True
+                if self._is_wanted or self._is_unload_due():
+                    return True
                 self._lock.wait(_IDLE_WAKE_S)
             return False
 
@@ -505,6 +559,14 @@ class LlamaEngine:
         is_idle = not (answers.n_running or answers.n_waiting or len(vectors.queries))
         if is_idle and self._change is not None:
             self._use(self._change)
+            return
+        if not is_idle:
+            self._last_used = time.monotonic()
+        if self._is_wanted and self._is_unloaded:
+            self._load_again()
+            return
+        if is_idle and self._is_unload_due():
+            self._unload()
             return
         if is_idle and self._is_retry_due():
             _log.info("trying the NPU again")
@@ -537,6 +599,7 @@ class LlamaEngine:
             self._vectors.stop()
             self._vectors.end_all(error)
             change, self._change = self._change, None
+            self._lock.notify_all()
         if change is not None:
             change.error = error
             change.is_over.set()

@@ -1,8 +1,9 @@
-"""Another model while the engine runs."""
+"""Another model while the engine runs, and none while nobody asks."""
 
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,87 @@ def test_engine_that_closes_ends_a_change(
 
     assert not change.is_alive()
     assert len(errors) == 1
+
+
+# --------------------------------------------------------------------------------------------------
+# unloading
+
+
+def wait_unloaded(engine: LlamaEngine) -> None:
+    deadline = time.monotonic() + 20
+    while engine.status().memory["weights"]:
+        assert time.monotonic() < deadline, "still loaded"
+        time.sleep(0.01)
+
+
+def test_model_is_unloaded_when_nobody_asks_and_back_for_the_next_question(
+    make_engine: MakeEngine, tiny_path: Path
+) -> None:
+    engine = make_engine(tiny_path, unload_after_s=0.3)
+    before = answer(engine)
+    loaded = engine.status().memory
+    wait_unloaded(engine)
+    unloaded = engine.status()
+
+    assert loaded["weights"] > 0
+    assert (unloaded.memory["weights"], unloaded.memory["kv"]) == (0, 0)
+    # It will answer, so nobody is sent away.
+    assert (unloaded.state, unloaded.model) == ("ready", "tiny")
+    assert answer(engine) == before
+    assert engine.status().memory == loaded
+    wait_unloaded(engine)
+    assert "chat" in engine.features
+
+
+def test_long_answer_is_not_unloaded_under_its_reader(
+    make_engine: MakeEngine, tiny_path: Path
+) -> None:
+    undisturbed = shown(list(make_engine(tiny_path).generate(raw("one", 900))))
+    engine = make_engine(tiny_path, unload_after_s=0.001)
+    assert shown(list(engine.generate(raw("one", 900)))) == undisturbed
+
+
+def test_many_callers_of_an_unloaded_model_are_all_answered(
+    make_engine: MakeEngine, tiny_path: Path
+) -> None:
+    engine = make_engine(tiny_path, unload_after_s=0.05)
+    before = answer(engine)
+    found: list[str] = []
+    for _ in range(5):
+        wait_unloaded(engine)
+        threads = [threading.Thread(target=lambda: found.append(answer(engine))) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+    assert found == [before] * 30
+
+
+def test_model_that_is_gone_when_it_is_wanted_again_is_told(
+    make_engine: MakeEngine, tmp_path: Path
+) -> None:
+    path = write_tiny_llama(tmp_path / "gone.gguf")
+    engine = make_engine(path, unload_after_s=0.05)
+    wait_unloaded(engine)
+    path.unlink()
+    with pytest.raises(ApplianceError, match="model_file_missing"):
+        answer(engine)
+    assert engine.status().state == "failed"
+
+
+def test_engine_closes_while_unloaded(make_engine: MakeEngine, tiny_path: Path) -> None:
+    engine = make_engine(tiny_path, unload_after_s=0.05)
+    wait_unloaded(engine)
+    engine.close()
+    with pytest.raises(EngineStoppedError):
+        answer(engine)
+
+
+def test_unloaded_model_can_be_changed(
+    make_engine: MakeEngine, tiny_path: Path, other_path: Path
+) -> None:
+    engine = make_engine(tiny_path, unload_after_s=0.05)
+    wait_unloaded(engine)
+    engine.use(other_path)
+    assert engine.status().model == "other"
+    assert answer(engine)
