@@ -185,6 +185,12 @@ SENTENCES: dict[str, Sentence] = {
         "Send less at once; documents can also be copied into the inbox folder.",
         "请减少单次发送的内容；文档也可以直接拷贝到收件文件夹。",
     ),
+    "body_too_slow": Sentence(
+        "The rest of the request did not come in time ({n_read} bytes came).",
+        "请求的其余部分没有及时到达（已收到 {n_read} 字节）。",
+        "Try again over a better connection; documents can also be copied into the inbox folder.",
+        "请换用更好的网络后重试；文档也可以直接拷贝到收件文件夹。",
+    ),
     "upload_bad_name": Sentence(
         "'{name}' cannot be the name of a file or folder in the inbox.",
         "“{name}” 不能作为收件文件夹中的文件或文件夹名称。",

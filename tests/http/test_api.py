@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import json
@@ -388,3 +389,60 @@ def test_silent_connections_are_closed_and_keep_nobody_out(
     finally:
         for connection in silent:
             connection.close()
+
+
+def test_headers_that_trickle_in_do_not_keep_a_connection_open(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("appliance.frontends.http.frontend.FIRST_REQUEST_S", 0.5)
+    with socket.create_connection(("127.0.0.1", inside.box.http.port), timeout=10) as slow:
+        slow.sendall(b"GET /healthz HTTP/1.1\r\n")
+        started = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            while time.monotonic() - started < 5:
+                slow.sendall(b"x")
+                time.sleep(0.05)
+        assert time.monotonic() - started < 4
+    assert raw(inside, "GET", "/healthz")[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/api/documents", "/api/ask", "/v1/chat/completions"])
+def test_body_that_trickles_in_is_answered_with_408(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr("appliance.frontends.http.app.BODY_PATIENCE_S", 0.5)
+    kind = b"multipart/form-data; boundary=b" if path == "/api/documents" else b"application/json"
+    head = (
+        b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Type: %b\r\nContent-Length: 5000\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", inside.box.http.port), timeout=10) as slow:
+        slow.sendall(head % (path.encode(), kind) + b"--b\r\n")
+        slow.settimeout(0.05)
+        said = b""
+        started = time.monotonic()
+        while b"\r\n\r\n" not in said and time.monotonic() - started < 5:
+            slow.sendall(b"x")
+            with contextlib.suppress(TimeoutError):
+                said += slow.recv(4096)
+        slow.settimeout(5)
+        while block := slow.recv(4096):
+            said += block
+    assert said.startswith(b"HTTP/1.1 408")
+    assert b"body_too_slow" in said
+    assert list(inside.box.config.inbox_dir.iterdir()) == []
+
+
+def test_body_that_is_slow_but_moves_is_taken(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("appliance.frontends.http.app.BODY_PATIENCE_S", 0.4)
+    part = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
+    body = part + b"word " * 2000 + b"\r\n--b--\r\n"
+    head = b"POST /api/documents HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    head += b"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: %d\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", inside.box.http.port), timeout=10) as slow:
+        slow.sendall(head % len(body))
+        for at in range(0, len(body), 1024):
+            slow.sendall(body[at : at + 1024])
+            time.sleep(0.1)
+        assert slow.recv(100).startswith(b"HTTP/1.1 201")

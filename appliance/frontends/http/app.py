@@ -6,6 +6,7 @@ core is asked, what it says is put into the shape the route speaks.
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import logging
 import re
@@ -71,6 +72,11 @@ register_url_convertor("row", _RowConvertor())
 _MAX_BODY = 32 * 1024 * 1024
 """Largest JSON body; 2048 long passages to embed are about 8 MB."""
 
+BODY_PATIENCE_S = 20.0
+"""Seconds a body may take beside what its bytes need at ``_LEAST_BYTES_PER_S``."""
+
+_LEAST_BYTES_PER_S = 2048
+
 _MOST_QUOTE = 1000
 
 _PINYIN = re.compile(f"[a-z']{{0,{ime.MOST_LETTERS}}}")
@@ -113,7 +119,7 @@ def build_app(
 
 
 class _Guarded:
-    """Checks key, host and origin, and the size of what comes in, before anything is read."""
+    """Checks key, host and origin before anything is read, then size and pace of what comes in."""
 
     def __init__(self, app: ASGIApp, guard: Guard, default_lang: Lang, max_upload: int) -> None:
         self._app = app
@@ -136,11 +142,23 @@ class _Guarded:
             await error_reply(error, path, lang)(scope, receive, send)
             return
         n_read = 0
+        is_whole = False
+        started: float | None = None
 
         async def counted() -> Message:
-            nonlocal n_read
-            message = await receive()
+            nonlocal n_read, is_whole, started
+            if is_whole:
+                # Only that the client went away can come now.
+                return await receive()
+            now = asyncio.get_running_loop().time()
+            started = now if started is None else started
+            patience_s = BODY_PATIENCE_S + n_read / _LEAST_BYTES_PER_S - (now - started)
+            try:
+                message = await asyncio.wait_for(receive(), max(patience_s, 0))
+            except asyncio.TimeoutError as error:
+                raise LimitExceededError("body_too_slow", n_read=n_read) from error
             n_read += len(message.get("body", b""))
+            is_whole = not message.get("more_body", False)
             if n_read > limit:
                 raise LimitExceededError("body_too_large", limit=limit)
             return message

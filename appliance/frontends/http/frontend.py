@@ -26,7 +26,7 @@ GRACE_S = 3
 """Seconds that running answers get at a stop before their connections are cut."""
 
 FIRST_REQUEST_S = 15.0
-"""Seconds a new connection may be silent."""
+"""Seconds a new connection may be silent, and a request's headers may take."""
 
 _MAX_HEADERS = 64 * 1024
 _BACKLOG = 256
@@ -96,12 +96,33 @@ class HttpFrontend:
 class _ImpatientProtocol(H11Protocol):
     """Closes connections on which nobody asks for anything, so that they cannot use up the box."""
 
+    _head: asyncio.TimerHandle | None = None
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
         super().connection_made(transport)
         self.timeout_keep_alive_task = self.loop.call_later(
             FIRST_REQUEST_S, self.timeout_keep_alive_handler
         )
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing any more."""
+        self._wait_for_head(is_begun=False)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; headers that trickle in do not keep the connection open."""
+        super().data_received(data)
+        cycle = getattr(self, "cycle", None)
+        is_answering = cycle is not None and not cycle.response_complete
+        self._wait_for_head(is_begun=not is_answering and bool(self.conn.trailing_data[0]))
+
+    def _wait_for_head(self, *, is_begun: bool) -> None:
+        if self._head is not None and not is_begun:
+            self._head.cancel()
+            self._head = None
+        elif self._head is None and is_begun:
+            self._head = self.loop.call_later(FIRST_REQUEST_S, self.timeout_keep_alive_handler)
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -26,6 +26,7 @@ from appliance.messages import Lang, explain
 
 _BY_CODE = {
     "bad_dimensions": HTTPStatus.BAD_REQUEST,
+    "body_too_slow": HTTPStatus.REQUEST_TIMEOUT,
     "key_needed": HTTPStatus.UNAUTHORIZED,
     "host_refused": HTTPStatus.FORBIDDEN,
     "origin_refused": HTTPStatus.FORBIDDEN,
@@ -63,6 +64,7 @@ _OPENAI_TYPES = {
     HTTPStatus.NOT_FOUND: "invalid_request_error",
     HTTPStatus.METHOD_NOT_ALLOWED: "invalid_request_error",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "invalid_request_error",
+    HTTPStatus.REQUEST_TIMEOUT: "invalid_request_error",
     HTTPStatus.UNAUTHORIZED: "authentication_error",
     HTTPStatus.FORBIDDEN: "permission_error",
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
@@ -110,6 +112,9 @@ def error_reply(error: ApplianceError, path: str, lang: Lang) -> Response:
         headers["retry-after"] = str(error.facts.get("retry_after_s", 1))
     elif status is HTTPStatus.SERVICE_UNAVAILABLE and error.retryable:
         headers["retry-after"] = "2"
+    if error.code in ("body_too_large", "body_too_slow"):
+        # The rest of the body is not wanted.
+        headers["connection"] = "close"
     if status is HTTPStatus.UNAUTHORIZED:
         headers["www-authenticate"] = "Bearer"
     return reply(error_body(error, path, lang), status, headers)
