@@ -185,6 +185,12 @@ SENTENCES: dict[str, Sentence] = {
         "Send less at once; documents can also be copied into the inbox folder.",
         "请减少单次发送的内容；文档也可以直接拷贝到收件文件夹。",
     ),
+    "join_refused": Sentence(
+        "This code is no longer good.",
+        "这个二维码已经失效。",
+        "Scan the code on the screen again.",
+        "请重新扫描屏幕上的二维码。",
+    ),
     "body_too_slow": Sentence(
         "The rest of the request did not come in time ({n_read} bytes came).",
         "请求的其余部分没有及时到达（已收到 {n_read} 字节）。",

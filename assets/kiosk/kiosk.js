@@ -33,8 +33,22 @@ function showAttract() {
   at("home").hidden = true;
   setRunning(false);
   at("main").scrollTop = 0;
+  showJoin();
   return loadSuggestions();
 }
+
+// Only the screen on the box itself is told how to join; elsewhere the answer is 401.
+async function showJoin() {
+  let url = null;
+  if (["localhost", "127.0.0.1", "[::1]"].includes(location.hostname)) {
+    ({ url } = await get("/api/join").catch(() => ({ url: null })));
+  }
+  at("join").hidden = !url;
+  if (url) at("join-code").src = `/api/join.svg?${Date.now()}`;
+}
+
+// The code is good for twenty minutes; a screen may stand for days.
+setInterval(() => { if (!at("join").hidden) showJoin(); }, 300_000);
 
 async function loadSuggestions() {
   const list = at("suggestions");

@@ -4,6 +4,7 @@ const WORDS = {
   title: ["知识库问答", "Ask the documents"],
   welcome: ["想知道什么？", "What would you like to know?"],
   lead: ["答案只来自这里的文件，并标明出处。", "Answers come only from the documents here, with their sources."],
+  join: ["用手机扫码提问", "Scan to ask from your phone"],
   suggestions: ["可以这样问", "Questions you could ask"],
   ask_label: ["您的问题", "Your question"],
   ask_hint: ["输入问题……", "Type a question …"],

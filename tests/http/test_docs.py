@@ -8,13 +8,14 @@ from pathlib import Path
 from starlette.routing import Route
 
 from appliance.frontends.http.app import Routes
+from appliance.frontends.http.visitors import Visitors
 from appliance.system.clock import ManualClock
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "http-api.md"
 
 
 def test_page_and_routes_agree() -> None:
-    table = Routes(None, None, ManualClock(), "en", lambda: None).table()  # type: ignore[arg-type]
+    table = Routes(None, None, Visitors(ManualClock()), ManualClock(), "en", lambda: None).table()  # type: ignore[arg-type]
     served = {
         f"{method} {re.sub(r':[a-z]+}', '}', route.path)}"
         for route in table

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import io
 import logging
 import re
 import secrets
@@ -49,13 +50,15 @@ from appliance.errors import (
 )
 from appliance.frontends.http import fields, kiosk, openai
 from appliance.frontends.http.crossing import Crossing
-from appliance.frontends.http.guard import Guard
+from appliance.frontends.http.guard import Guard, is_loopback
 from appliance.frontends.http.replies import error_reply, reply
 from appliance.frontends.http.status import status_of
 from appliance.frontends.http.streams import AnswerReply
 from appliance.frontends.http.tellers import KnowledgeTeller, ModelTeller, TurnTeller
+from appliance.frontends.http.visitors import COOKIE, SESSION_S, Visitors
 from appliance.messages import Lang, sentence
 from appliance.system.clock import Clock
+from appliance.system.net import lan_address
 from appliance.text import ime
 
 _log = logging.getLogger(__name__)
@@ -90,6 +93,7 @@ def build_app(
     core: Core,
     crossing: Crossing,
     guard: Guard,
+    visitors: Visitors,
     clock: Clock,
     *,
     default_lang: Lang,
@@ -101,11 +105,12 @@ def build_app(
         core: what the routes ask.
         crossing: worker threads.
         guard: checks every request first.
+        visitors: lets people with a phone in.
         clock: for timestamps.
         default_lang: language of sentences when the request names none.
         rescan: compares inbox and store now, so that "nothing left to do" is true when said.
     """
-    routes = Routes(core, crossing, clock, default_lang, rescan)
+    routes = Routes(core, crossing, visitors, clock, default_lang, rescan)
     app = Starlette(
         routes=routes.table(),
         exception_handlers={
@@ -134,7 +139,7 @@ class _Guarded:
         path, lang = scope["path"], language_of(headers, self._default_lang)
         is_upload = headers.get("content-type", "").startswith("multipart/")
         limit = self._max_upload + _MULTIPART_OVERHEAD if is_upload else _MAX_BODY
-        error = self._guard.refusal(path, headers)
+        error = self._guard.refusal(scope["method"], path, headers, scope["client"][0])
         length = headers.get("content-length", "0")
         if error is None and length.isdigit() and int(length) > limit:
             error = LimitExceededError("body_too_large", limit=limit)
@@ -173,12 +178,14 @@ class Routes:
         self,
         core: Core,
         crossing: Crossing,
+        visitors: Visitors,
         clock: Clock,
         default_lang: Lang,
         rescan: Callable[[], None],
     ) -> None:
         self._core = core
         self._crossing = crossing
+        self._visitors = visitors
         self._clock = clock
         self._default_lang = default_lang
         self._rescan = rescan
@@ -190,6 +197,9 @@ class Routes:
         rows: list[tuple[str, str, Endpoint]] = [
             *(("GET", path, self.show) for path in kiosk.PAGES),
             ("GET", "/kiosk/{name}", self.page_file),
+            ("GET", "/join", self.join),
+            ("GET", "/api/join", self.joining),
+            ("GET", "/api/join.svg", self.joining_code),
             ("GET", "/api/kiosk", self.kiosk),
             ("GET", "/api/pinyin", self.pinyin),
             ("GET", "/api/suggestions", self.suggestions),
@@ -246,6 +256,42 @@ class Routes:
     async def page_file(self, request: Request) -> Response:
         """Return one file that the page is made of."""
         return await self._crossing.call(kiosk.page_file, request.path_params["name"])
+
+    async def join(self, request: Request) -> Response:
+        """Let in who scanned the code on the screen, and show the page."""
+        session = self._visitors.admit(request.query_params.get("t", ""))
+        if session is None:
+            raise FrontendError("join_refused")
+        answer = Response(status_code=HTTPStatus.SEE_OTHER, headers={"location": "/"})
+        answer.set_cookie(COOKIE, session, max_age=int(SESSION_S), httponly=True, samesite="lax")
+        return answer
+
+    async def joining(self, request: Request) -> Response:
+        """Return the address that lets a phone in, null while the box is not on the network."""
+        return reply({"url": self._join_url(request)})
+
+    async def joining_code(self, request: Request) -> Response:
+        """Return that address as a QR code."""
+        url = self._join_url(request)
+        if url is None:
+            raise NotFoundError("route_not_found", path=request.url.path)
+        import segno
+
+        picture = io.BytesIO()
+        segno.make(url, error="m").save(picture, kind="svg", scale=4, border=4, light="#fff")
+        return Response(
+            picture.getvalue(), media_type="image/svg+xml", headers={"cache-control": "no-store"}
+        )
+
+    def _join_url(self, request: Request) -> str | None:
+        host = self._core.config.http.host
+        if is_loopback(host):
+            return None
+        address = lan_address() if host in ("0.0.0.0", "::") else host  # noqa: S104
+        if address is None:
+            return None
+        port = request.scope["server"][1]
+        return f"http://{address}:{port}/join?t={self._visitors.token()}"
 
     async def kiosk(self, _request: Request) -> Response:
         """Return what the page is told to do."""

@@ -17,6 +17,7 @@ from appliance.errors import FrontendError
 from appliance.frontends.http.app import build_app
 from appliance.frontends.http.crossing import Crossing
 from appliance.frontends.http.guard import Guard, read_api_key
+from appliance.frontends.http.visitors import Visitors
 from appliance.messages import Lang
 from appliance.system.clock import Clock
 
@@ -48,10 +49,12 @@ class HttpFrontend:
         engine = core.config.engine
         self._socket = _bind(config.host, config.port)
         self._crossing = Crossing(engine.n_slots + engine.max_queue)
+        visitors = Visitors(clock)
         app = build_app(
             core,
             self._crossing,
-            Guard(config.host, api_key),
+            Guard(config.host, api_key, visitors),
+            visitors,
             clock,
             default_lang=default_lang,
             rescan=rescan,

@@ -28,6 +28,7 @@ _BY_CODE = {
     "bad_dimensions": HTTPStatus.BAD_REQUEST,
     "body_too_slow": HTTPStatus.REQUEST_TIMEOUT,
     "key_needed": HTTPStatus.UNAUTHORIZED,
+    "join_refused": HTTPStatus.FORBIDDEN,
     "host_refused": HTTPStatus.FORBIDDEN,
     "origin_refused": HTTPStatus.FORBIDDEN,
     "method_not_allowed": HTTPStatus.METHOD_NOT_ALLOWED,
